@@ -1,0 +1,33 @@
+"""The metadata room: what is tracked, what every view shows, and who is at work. No Spark here, no SQLAlchemy outside."""
+
+from deferred.metadata.records import (
+    Cut,
+    Lease,
+    LedgerEntry,
+    OperationRecord,
+    OperationState,
+    TableKind,
+    TableRecord,
+    TransactionRecord,
+    TransactionState,
+    ViewRecord,
+    ViewState,
+    utc_now,
+)
+from deferred.metadata.store import Metadata
+
+__all__ = [
+    "Cut",
+    "Lease",
+    "LedgerEntry",
+    "Metadata",
+    "OperationRecord",
+    "OperationState",
+    "TableKind",
+    "TableRecord",
+    "TransactionRecord",
+    "TransactionState",
+    "ViewRecord",
+    "ViewState",
+    "utc_now",
+]

@@ -1,0 +1,171 @@
+"""The connection to the metadata database: URLs, engines, short transactions, and errors that never show a password."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.orm import Session
+
+from deferred.errors import MetadataError
+
+# Not Alembic's default name: Airflow keeps its own history under that, and may live in the same PostgreSQL database.
+VERSION_TABLE = "deferred_revision"
+BUSY_TIMEOUT_MILLISECONDS = 30_000
+CONNECT_TIMEOUT_SECONDS = 10
+SECRET_PARAMETERS = frozenset({"password", "sslpassword", "passfile"})
+
+Upsert = postgresql.Insert | sqlite.Insert
+
+
+class Database:
+    """One metadata database. Threads may share it: every call takes its own connection for one short transaction."""
+
+    def __init__(self, url: str) -> None:
+        self.url = parse_url(url)
+        self._engine = _create_engine(self.url)
+        # Writers on SQLite take the write lock at once: a lock taken after a read fails when another wrote in between.
+        self._writing_engine = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+
+    def __str__(self) -> str:
+        return shown_url(self.url)
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database."""
+        return Path(self.url.database) if self.url.get_backend_name() == "sqlite" and self.url.database else None
+
+    def make_folder(self) -> None:
+        """Make the folder of a SQLite file, so that a new database can be created in it."""
+        if self.file is not None:
+            try:
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise MetadataError(f"the folder of the metadata database {self} cannot be made: {error}") from None
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session for reading only."""
+        with self._translated(), Session(self._engine) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session whose changes are committed together at the end, or not at all."""
+        with self._translated(), Session(self._writing_engine) as session, session.begin():
+            yield session
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A plain connection in one writing transaction, for migrations."""
+        with self._translated(), self._writing_engine.begin() as connection:
+            yield connection
+
+    def revision(self) -> str | None:
+        """The revision of the schema; None when there is no schema of ours."""
+        with self.read() as session:
+            if not inspect(session.connection()).has_table(VERSION_TABLE):
+                return None
+            revision: str | None = session.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            return revision
+
+    def insert(self, table: type[Any]) -> Upsert:
+        """An INSERT that knows ON CONFLICT: both databases have it, each in its own dialect."""
+        target: Table = table.__table__
+        return postgresql.insert(target) if self.url.get_backend_name() == "postgresql" else sqlite.insert(target)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            # The original error is not chained: a driver may repeat the connection string in it.
+            raise MetadataError(self._explain(str(error.orig).strip())) from None
+        except StatementError as error:
+            raise (error.orig or error) from None  # a value that one of our column types refused
+
+    def _explain(self, reason: str) -> str:
+        for secret in _secrets(self.url):
+            reason = reason.replace(secret, "***")
+        remedy = "check that it runs, and the address, user and password of `metadata_url`"
+        if self.file is not None:
+            remedy = "check the path and its permissions"
+            if "locked" in reason:
+                remedy = "another process keeps it locked; try again when that one has ended"
+        return f"the metadata database {self} cannot be used: {reason}; {remedy}"
+
+
+def parse_url(text: str) -> URL:
+    """The URL with its driver named, or a MetadataError that says what a usable one looks like.
+
+    >>> str(parse_url("postgresql://people@host/deferred"))
+    'postgresql+psycopg://people@host/deferred'
+    """
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise MetadataError(
+            "the metadata URL cannot be read; write sqlite:///path/to/metadata.db or postgresql://user:password@host/name"
+        ) from None
+    if "@" in (url.host or ""):
+        raise MetadataError("the metadata URL has more than one @; write an @ inside the password as %40")
+    backend = url.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise MetadataError(f"the metadata database can be SQLite or PostgreSQL, and not {backend}")
+    if url.database in (None, "", ":memory:"):
+        raise MetadataError("processes cannot share a metadata database in memory; name a file: sqlite:///metadata.db")
+    return url
+
+
+def shown_url(url: URL) -> str:
+    """The URL as it may be printed.
+
+    >>> shown_url(make_url("postgresql://me:secret@host/db?sslpassword=other"))
+    'postgresql://me:***@host/db?sslpassword=***'
+    """
+    hidden = {name: "***" for name in url.query if name in SECRET_PARAMETERS}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def _secrets(url: URL) -> list[str]:
+    values = [str(url.password or ""), *(str(url.query[name]) for name in SECRET_PARAMETERS if name in url.query)]
+    return [form for value in values if value for form in (value, quote(value, safe=""), quote_plus(value))]
+
+
+def _create_engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    arguments = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    try:
+        return create_engine(url, connect_args=arguments, pool_pre_ping=True)
+    except ModuleNotFoundError:
+        raise MetadataError("PostgreSQL needs its driver: pip install 'deferred[postgres]'") from None
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    connection.isolation_level = None  # Python would begin transactions at moments of its own choice
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Two processes that create the file at once cannot both switch it; the mode stays in the file, so one is enough.
+    with contextlib.suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))

@@ -1,0 +1,68 @@
+"""The store of the ledger: the commits of tracked tables in time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, select
+
+from deferred.metadata.database import Database
+from deferred.metadata.models import LedgerRow
+from deferred.metadata.records import LedgerEntry
+
+BATCH = 1000  # rows an INSERT: both databases bound the parameters of one statement
+
+
+class LedgerStore:
+    """When each version of a tracked table was committed, and by which transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def last(self, table_id: int) -> LedgerEntry | None:
+        """The newest known commit of a table."""
+        return self._newest(LedgerRow.table_id == table_id)
+
+    def at(self, table_id: int, timestamp: datetime) -> LedgerEntry | None:
+        """The greatest version that existed at a moment."""
+        return self._newest(LedgerRow.table_id == table_id, LedgerRow.timestamp <= timestamp)
+
+    def version(self, table_id: int, version: int) -> LedgerEntry | None:
+        """The entry of one version."""
+        return self._newest(LedgerRow.table_id == table_id, LedgerRow.version == version)
+
+    def between(self, table_id: int, after: int, upto: int) -> list[LedgerEntry]:
+        """The commits with after < version <= upto, oldest first."""
+        statement = (
+            select(LedgerRow)
+            .where(LedgerRow.table_id == table_id, LedgerRow.version > after, LedgerRow.version <= upto)
+            .order_by(LedgerRow.version)
+        )
+        with self._database.read() as session:
+            return [row.record() for row in session.scalars(statement)]
+
+    def append(self, entries: Sequence[LedgerEntry]) -> None:
+        """Add commits in one transaction; a version that is there already stays, since two may sync at once."""
+        statement = self._database.insert(LedgerRow).on_conflict_do_nothing(index_elements=["table_id", "version"])
+        # One order for all writers: two that insert the same versions crosswise would deadlock on PostgreSQL.
+        ordered = sorted(entries, key=lambda entry: (entry.table_id, entry.version))
+        rows = [dataclasses.asdict(entry) for entry in ordered]
+        if not rows:
+            return
+        with self._database.write() as session:
+            for start in range(0, len(rows), BATCH):
+                session.execute(statement.values(rows[start : start + BATCH]))
+
+    def prune(self, table_id: int, before_version: int) -> int:
+        """Forget the commits before a version; how many there were."""
+        statement = delete(LedgerRow).where(LedgerRow.table_id == table_id, LedgerRow.version < before_version)
+        with self._database.write() as session:
+            return session.connection().execute(statement).rowcount
+
+    def _newest(self, *conditions: object) -> LedgerEntry | None:
+        statement = select(LedgerRow).where(*conditions).order_by(LedgerRow.version.desc()).limit(1)  # type: ignore[arg-type]
+        with self._database.read() as session:
+            row = session.scalar(statement)
+            return row.record() if row else None

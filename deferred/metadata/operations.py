@@ -1,0 +1,99 @@
+"""The store of operations: the history of all work on views."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from deferred.errors import UnknownObjectError
+from deferred.metadata.database import Database
+from deferred.metadata.models import OperationRow, changes, name_key
+from deferred.metadata.records import Cut, OperationRecord, OperationState, utc_now
+
+
+class OperationStore:
+    """Every propagate, refresh and the like: between which cuts, how many rows, how long, how it ended."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def start(
+        self,
+        *,
+        kind: str,
+        view_id: int | None = None,
+        view: str | None = None,
+        operation_id: str | None = None,
+        from_cut: Cut | None = None,
+        to_cut: Cut | None = None,
+        strategy: str | None = None,
+        requested_by: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> OperationRecord:
+        """Write down that an operation begins; it gets a new id unless one is given."""
+        row = OperationRow(
+            id=operation_id or uuid.uuid4().hex,
+            view_id=view_id,
+            view=view,
+            view_key=None if view is None else name_key(view),
+            kind=kind,
+            state="running",
+            from_cut=from_cut,
+            to_cut=to_cut,
+            rows_read=0,
+            rows_deleted=0,
+            rows_inserted=0,
+            seconds={},
+            strategy=strategy,
+            started_at=utc_now(),
+            requested_by=requested_by,
+            details=dict(details or {}),
+        )
+        with self._database.write() as session:
+            session.add(row)
+            session.flush()
+            return row.record()
+
+    def finish(self, operation_id: str, state: OperationState, **fields: Any) -> OperationRecord:
+        """Write down how an operation ended, with any fields of OperationRecord that are known by then."""
+        values = changes(OperationRow, {"finished_at": utc_now(), **fields, "state": state})
+        with self._database.write() as session:
+            session.execute(update(OperationRow).where(OperationRow.id == operation_id).values(values))
+            row = session.get(OperationRow, operation_id)
+            if row is None:
+                raise _no_id(operation_id)
+            return row.record()
+
+    def get(self, operation_id: str) -> OperationRecord:
+        """The operation with that id."""
+        with self._database.read() as session:
+            row = session.get(OperationRow, operation_id)
+            if row is None:
+                raise _no_id(operation_id)
+            return row.record()
+
+    def recent(
+        self, view_name: str | None = None, limit: int = 50, state: OperationState | None = None
+    ) -> list[OperationRecord]:
+        """The newest operations first: of all views or one, of all states or one."""
+        statement = select(OperationRow).order_by(OperationRow.started_at.desc(), OperationRow.id.desc()).limit(limit)
+        if view_name is not None:
+            statement = statement.where(OperationRow.view_key == name_key(view_name))
+        if state is not None:
+            statement = statement.where(OperationRow.state == state)
+        with self._database.read() as session:
+            return [row.record() for row in session.scalars(statement)]
+
+    def prune(self, before: datetime) -> int:
+        """Forget the ended operations that began before a moment; how many there were."""
+        statement = delete(OperationRow).where(OperationRow.state != "running", OperationRow.started_at < before)
+        with self._database.write() as session:
+            return session.connection().execute(statement).rowcount
+
+
+def _no_id(operation_id: str) -> UnknownObjectError:
+    return UnknownObjectError(f"there is no operation {operation_id}; `deferred history` lists those that are known")

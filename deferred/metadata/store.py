@@ -1,0 +1,70 @@
+"""The front of the metadata room: a store a concern. It opens a database and never migrates one silently."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from deferred.errors import MetadataError
+from deferred.metadata.database import Database
+from deferred.metadata.leases import LeaseStore
+from deferred.metadata.ledger import LedgerStore
+from deferred.metadata.models import REVISION
+from deferred.metadata.operations import OperationStore
+from deferred.metadata.tables import TableStore
+from deferred.metadata.transactions import TransactionStore
+from deferred.metadata.views import ViewStore
+
+
+class Metadata:
+    """The metadata of one warehouse. Threads may share it; processes share it through the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.tables = TableStore(database)
+        self.ledger = LedgerStore(database)
+        self.transactions = TransactionStore(database)
+        self.views = ViewStore(database)
+        self.operations = OperationStore(database)
+        self.leases = LeaseStore(database)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = False) -> Metadata:
+        """The metadata at a URL, ready to use; with `create`, an empty database first gets its schema."""
+        database = Database(url)
+        try:
+            if create:
+                database.make_folder()
+            elif database.file is not None and not database.file.exists():
+                raise MetadataError(f"there is no metadata database {database}; create it with `deferred init`")
+            if database.revision() != REVISION:
+                _create_or_refuse(database, create)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    @property
+    def url(self) -> str:
+        """Where the metadata is kept, without any password."""
+        return str(self._database)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._database.close()
+
+    def __enter__(self) -> Metadata:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _create_or_refuse(database: Database, create: bool) -> None:
+    from deferred.metadata import migrate  # Alembic takes a moment to load, and most commands do without it
+
+    if create:
+        migrate.create_if_empty(database)
+    if database.revision() != REVISION:
+        raise migrate.unusable(database)

@@ -1,0 +1,114 @@
+"""The store of tracked tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from deferred.errors import InvalidInputError, NameTakenError, UnknownObjectError, nearest
+from deferred.metadata.database import Database
+from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
+from deferred.metadata.records import TableKind, TableRecord, utc_now
+
+
+class TableStore:
+    """Which tables are tracked, where they lie, and what is known of their keys. Names are compared without case."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self,
+        *,
+        name: str,
+        location: str,
+        kind: TableKind,
+        delta_id: str | None = None,
+        log_location: str | None = None,
+        key: Iterable[str] = (),
+        references: Mapping[str, str] | None = None,
+        columns: Iterable[tuple[str, str]] = (),
+        first_version: int = 0,
+    ) -> TableRecord:
+        """Track a table; NameTakenError when the name is in use."""
+        statement = (
+            self._database.insert(TableRow)
+            .values(
+                name=name,
+                name_key=name_key(name),
+                location=location,
+                kind=kind,
+                delta_id=delta_id,
+                log_location=log_location,
+                key=list(key),
+                references=dict(references or {}),
+                columns=[list(column) for column in columns],
+                first_version=first_version,
+                created_at=utc_now(),
+            )
+            .on_conflict_do_nothing(index_elements=["name_key"])
+            .returning(TableRow.id)
+        )
+        with self._database.write() as session:
+            table_id = session.scalar(statement)
+            if table_id is None:
+                raise NameTakenError(f"the name {name} is taken; choose another, or drop the one that has it")
+            return session.get_one(TableRow, table_id).record()
+
+    def get(self, name: str) -> TableRecord:
+        """The table of that name; UnknownObjectError names the nearest ones."""
+        found = self.find(name)
+        if found is None:
+            raise UnknownObjectError(f"there is no table {name}{nearest(name, [table.name for table in self.all()])}")
+        return found
+
+    def find(self, name: str) -> TableRecord | None:
+        """The table of that name, if there is one."""
+        with self._database.read() as session:
+            row = session.scalar(select(TableRow).where(TableRow.name_key == name_key(name)))
+            return row.record() if row else None
+
+    def by_id(self, table_id: int) -> TableRecord:
+        """The table with that id."""
+        with self._database.read() as session:
+            row = session.get(TableRow, table_id)
+            if row is None:
+                raise _no_id(table_id)
+            return row.record()
+
+    def all(self) -> list[TableRecord]:
+        """All tables, by name."""
+        with self._database.read() as session:
+            return [row.record() for row in session.scalars(select(TableRow).order_by(TableRow.name_key))]
+
+    def update(self, table_id: int, **fields: Any) -> TableRecord:
+        """Change some fields of a table, named as in TableRecord."""
+        values = changes(TableRow, fields)
+        with self._database.write() as session:
+            if values:
+                session.execute(update(TableRow).where(TableRow.id == table_id).values(values))
+            row = session.get(TableRow, table_id)
+            if row is None:
+                raise _no_id(table_id)
+            return row.record()
+
+    def remove(self, table_id: int) -> None:
+        """Forget a table and its ledger; refused while a view reads it or is stored in it."""
+        with self._database.write() as session:
+            readers = session.scalars(
+                select(ViewRow.name)
+                .outerjoin(DependencyRow, DependencyRow.view_id == ViewRow.id)
+                .where((DependencyRow.table_id == table_id) | (ViewRow.table_id == table_id))
+                .distinct()
+                .order_by(ViewRow.name)
+            ).all()
+            if readers:
+                row = session.get_one(TableRow, table_id)
+                raise InvalidInputError(f"the table {row.name} is used by {', '.join(readers)}; drop that first")
+            session.execute(delete(TableRow).where(TableRow.id == table_id))
+
+
+def _no_id(table_id: int) -> UnknownObjectError:
+    return UnknownObjectError(f"there is no table with the id {table_id}; it may have been dropped meanwhile")

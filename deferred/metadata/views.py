@@ -1,0 +1,151 @@
+"""The store of views and of what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.orm import Session
+
+from deferred.errors import NameTakenError, UnknownObjectError, nearest
+from deferred.metadata.database import Database
+from deferred.metadata.models import DependencyRow, ViewRow, changes, name_key
+from deferred.metadata.records import Cut, ViewRecord, ViewState, utc_now
+
+
+class ViewStore:
+    """The views, their definitions and policies, and how far each has come. Names are compared without case."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self,
+        *,
+        name: str,
+        sql: str,
+        scenario: str,
+        refresh_policy: str,
+        policy: int,
+        columns: Iterable[tuple[str, str]],
+        location: str,
+        table_id: int,
+        depends_on: Iterable[int],
+        propagate_every: str | None = None,
+        refresh_every: str | None = None,
+        target_lag: str | None = None,
+        definition: Mapping[str, Any] | None = None,
+        state: ViewState = "active",
+        problem: str | None = None,
+        shown: Cut | None = None,
+        propagated: Cut | None = None,
+        applied_batch: int = 0,
+        propagated_batch: int = 0,
+    ) -> ViewRecord:
+        """Write down a view and the tables it reads; NameTakenError when another view has the name."""
+        now = utc_now()
+        statement = (
+            self._database.insert(ViewRow)
+            .values(
+                name=name,
+                name_key=name_key(name),
+                sql=sql,
+                scenario=scenario,
+                refresh_policy=refresh_policy,
+                policy=policy,
+                propagate_every=propagate_every,
+                refresh_every=refresh_every,
+                target_lag=target_lag,
+                columns=[list(column) for column in columns],
+                definition=dict(definition or {}),
+                location=location,
+                table_id=table_id,
+                state=state,
+                problem=problem,
+                shown=shown,
+                propagated=propagated,
+                applied_batch=applied_batch,
+                propagated_batch=propagated_batch,
+                created_at=now,
+                updated_at=now,
+            )
+            .on_conflict_do_nothing(index_elements=["name_key"])
+            .returning(ViewRow.id)
+        )
+        with self._database.write() as session:
+            view_id = session.scalar(statement)
+            if view_id is None:
+                raise NameTakenError(f"a view {name} exists already; choose another name, or drop that one")
+            _write_dependencies(session, view_id, depends_on)
+            return session.get_one(ViewRow, view_id).record()
+
+    def get(self, name: str) -> ViewRecord:
+        """The view of that name; UnknownObjectError names the nearest ones."""
+        found = self.find(name)
+        if found is None:
+            raise UnknownObjectError(f"there is no view {name}{nearest(name, [view.name for view in self.all()])}")
+        return found
+
+    def find(self, name: str) -> ViewRecord | None:
+        """The view of that name, if there is one."""
+        with self._database.read() as session:
+            row = session.scalar(select(ViewRow).where(ViewRow.name_key == name_key(name)))
+            return row.record() if row else None
+
+    def by_id(self, view_id: int) -> ViewRecord:
+        """The view with that id."""
+        with self._database.read() as session:
+            row = session.get(ViewRow, view_id)
+            if row is None:
+                raise _no_id(view_id)
+            return row.record()
+
+    def all(self) -> list[ViewRecord]:
+        """All views, by name."""
+        with self._database.read() as session:
+            return [row.record() for row in session.scalars(select(ViewRow).order_by(ViewRow.name_key))]
+
+    def dependents(self, table_id: int) -> list[ViewRecord]:
+        """The views that read a table, by name."""
+        statement = (
+            select(ViewRow)
+            .join(DependencyRow, DependencyRow.view_id == ViewRow.id)
+            .where(DependencyRow.table_id == table_id)
+            .order_by(ViewRow.name_key)
+        )
+        with self._database.read() as session:
+            return [row.record() for row in session.scalars(statement)]
+
+    def update(self, view_id: int, **fields: Any) -> ViewRecord:
+        """Change some fields of a view, named as in ViewRecord.
+
+        Only the named columns are written: a propagate and a partial_refresh that overlap do not undo each other.
+        """
+        depends_on = fields.pop("depends_on", None)
+        values = changes(ViewRow, {"updated_at": utc_now(), **fields})
+        with self._database.write() as session:
+            session.execute(update(ViewRow).where(ViewRow.id == view_id).values(values))
+            row = session.get(ViewRow, view_id)
+            if row is None:
+                raise _no_id(view_id)
+            if depends_on is not None:
+                _write_dependencies(session, view_id, depends_on)
+                session.refresh(row)
+            return row.record()
+
+    def remove(self, view_id: int) -> None:
+        """Forget a view and what it reads. Its operations stay under its name; its table is removed separately."""
+        with self._database.write() as session:
+            session.execute(delete(ViewRow).where(ViewRow.id == view_id))
+
+
+def _write_dependencies(session: Session, view_id: int, table_ids: Iterable[int]) -> None:
+    session.execute(delete(DependencyRow).where(DependencyRow.view_id == view_id))
+    rows = [{"view_id": view_id, "table_id": table_id} for table_id in sorted(set(table_ids))]
+    if rows:
+        session.execute(insert(DependencyRow), rows)
+
+
+def _no_id(view_id: int) -> UnknownObjectError:
+    return UnknownObjectError(f"there is no view with the id {view_id}; it may have been dropped meanwhile")

@@ -1,0 +1,1 @@
+"""The Alembic history of the metadata database; installed as deferred.migrations, run by deferred.metadata.migrate."""
