@@ -1,4 +1,4 @@
-"""The metadata room: what is tracked, what every view shows, and who is at work. No Spark here, no SQLAlchemy outside."""
+"""The metadata room: what is tracked, what every view shows, who is at work. No Spark here, no SQLAlchemy outside."""
 
 from deferred.metadata.records import (
     Cut,

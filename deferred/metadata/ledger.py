@@ -12,8 +12,6 @@ from deferred.metadata.database import Database
 from deferred.metadata.models import LedgerRow
 from deferred.metadata.records import LedgerEntry
 
-BATCH = 1000  # rows an INSERT: both databases bound the parameters of one statement
-
 
 class LedgerStore:
     """When each version of a tracked table was committed, and by which transaction."""
@@ -52,8 +50,7 @@ class LedgerStore:
         if not rows:
             return
         with self._database.write() as session:
-            for start in range(0, len(rows), BATCH):
-                session.execute(statement.values(rows[start : start + BATCH]))
+            session.connection().execute(statement, rows)
 
     def prune(self, table_id: int, before_version: int) -> int:
         """Forget the commits before a version; how many there were."""
