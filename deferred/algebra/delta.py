@@ -1,0 +1,115 @@
+"""Differentiation: from a plan to the program of steps whose result is the plan's signed change between two cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deferred.algebra.plan import (
+    COUNT,
+    Change,
+    Filter,
+    Keys,
+    Net,
+    Plan,
+    Project,
+    Ref,
+    Repeat,
+    Scan,
+    UnionAll,
+    Values,
+    counted,
+    minus,
+    union,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One temporary result: computed once, read by the steps after it under its name."""
+
+    name: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a propagate runs: steps in order, then the signed result, None when nothing can have changed."""
+
+    steps: tuple[Step, ...]
+    result: Plan | None
+
+
+class Differentiator:
+    """Applies the delta rules of the nodes, binding what several places need to one temporary result.
+
+    For every node E there are Δ(E), its signed change; New(E|K), its rows now, only for the keys K, which reach down
+    to the scans; and Old(E|K) = New(E|K) − Δ(E), all read after the update.
+    """
+
+    def __init__(self, changed: Iterable[str], types: Mapping[str, str] | None = None) -> None:
+        self.changed = frozenset(changed)
+        self.types = types or {}
+        self.steps: list[Step] = []
+        self._deltas: dict[Plan, Plan | None] = {}
+
+    def delta(self, plan: Plan) -> Plan | None:
+        """Δ(plan), computed once for a plan that several nodes share."""
+        if plan not in self._deltas:
+            change = plan.delta(self)
+            self._deltas[plan] = change
+        return self._deltas[plan]
+
+    def program(self, plan: Plan) -> Program:
+        change = self.delta(plan)
+        return Program(tuple(self.steps), None if change is None else Net(change, self.bitwise(plan.columns)))
+
+    def shared(self, plan: Plan) -> Plan:
+        """The plan as a temporary result, so that several readers cost one computation. Leaves stay as they are."""
+        if isinstance(plan, (Ref, Change)):
+            return plan
+        name = f"step{len(self.steps) + 1}"
+        self.steps.append(Step(name, plan))
+        ref = Ref(name, plan.columns)
+        for node, change in self._deltas.items():
+            if change is plan:
+                self._deltas[node] = ref
+        return ref
+
+    def states(self, plan: Plan, change: Plan | None, keys: Keys | None) -> tuple[Plan, Plan]:
+        """New(plan|K) and Old(plan|K) = New(plan|K) − Δ(plan), for keys that cover every row of Δ(plan)."""
+        new = self.shared(plan if keys is None else plan.restricted(keys))
+        if change is None:
+            return new, new
+        both = union([counted(new), minus(change)], (*plan.columns, COUNT))
+        assert both is not None
+        return new, Repeat(Net(both, self.bitwise(plan.columns)))
+
+    def difference(self, new: Plan, old: Plan, columns: tuple[str, ...]) -> Plan:
+        """new − old as one netted signed bag: rows that are as they were vanish here."""
+        both = union([counted(new), counted(old, -1)], (*columns, COUNT))
+        assert both is not None
+        return self.shared(Net(both, self.bitwise(columns)))
+
+    def is_simple(self, plan: Plan) -> bool:
+        """Whether a plan is cheap to join with a small change as it stands, without pushing keys into it."""
+        return all(isinstance(node, (Scan, Filter, Project, UnionAll, Values)) for node in plan.walk())
+
+    def bitwise(self, columns: Iterable[str]) -> frozenset[str]:
+        """The columns whose equality in SQL is coarser than identity."""
+        return frozenset(c for c in columns if coarse(self.types.get(c, "")))
+
+
+def coarse(type_: str) -> bool:
+    """Whether SQL equates different values of a type: floating point (0.0 and −0.0), collated strings.
+
+    >>> coarse("array<double>"), coarse("bigint")
+    (True, False)
+    """
+    lowered = type_.lower()
+    return "float" in lowered or "double" in lowered or "collate" in lowered
+
+
+def differentiate(plan: Plan, changed: Iterable[str], types: Mapping[str, str] | None = None) -> Program:
+    """The program that computes the signed change of a plan when the given tables have changed."""
+    return Differentiator(changed, types).program(plan)

@@ -1,0 +1,61 @@
+"""GROUP BY and global aggregates: maintained at the touched groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deferred.algebra.plan import Keys, Plan, Restrict
+from deferred.algebra.scalar import Scalar
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Plan):
+    """γ: one row a group of `keys` (columns of E), with one aggregate expression an output.
+
+    Without keys there is exactly one row, over an empty input too.
+    """
+
+    child: Plan
+    keys: tuple[str, ...]
+    outputs: tuple[tuple[str, Scalar], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.keys, *(name for name, _ in self.outputs))
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.child,)
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        (child,) = children
+        return replace(self, child=child)
+
+    @property
+    def maintained(self) -> str:
+        return "touched groups" if self.keys else "recomputed"
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(γ(E)) = γ(New(E|K)) − γ(Old(E|K)), K the groups that Δ(E) touches.
+
+        A group outside K has the rows it had. Gupta et al.'s Algorithm 4.1 for aggregation, without assuming that
+        the aggregate can be taken back: both states of a touched group are had from its rows.
+        """
+        change = d.delta(self.child)
+        if change is None:
+            return None
+        change = d.shared(change)
+        keys = Keys(change, tuple((c, c) for c in self.keys)) if self.keys else None
+        new, old = d.states(self.child, change, keys)
+        return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
+
+    def restricted(self, keys: Keys) -> Plan:
+        """γ(E) ⋉ K = γ(E ⋉ K) on the grouping columns: whole groups stay or go."""
+        below = keys.renamed({c: c for c in self.keys})
+        plan = self if below is None else replace(self, child=self.child.restricted(below))
+        return plan if keys.columns <= set(self.keys) else Restrict(plan, keys)

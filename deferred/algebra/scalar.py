@@ -1,0 +1,141 @@
+"""Scalar expressions inside plans: sqlglot trees whose columns are plan column ids.
+
+The algebra treats an expression as opaque except for the columns it reads, its conjuncts and its equalities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sqlglot import exp
+
+Scalar = exp.Expr
+
+
+def column(name: str) -> exp.Column:
+    """A column of a plan, by its id."""
+    found = exp.Column(this=exp.Identifier(this=name, quoted=True))
+    found.meta["bound"] = True
+    return found
+
+
+def is_bound(node: Scalar) -> bool:
+    """Whether a column is one of a plan already, and not a name in the text of a query."""
+    return bool(node.meta.get("bound"))
+
+
+def integer(value: int) -> Scalar:
+    """A BIGINT literal, the type of every signed count."""
+    return exp.Cast(this=exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value)),
+                    to=exp.DataType.build("BIGINT"))
+
+
+def negated(operand: Scalar) -> Scalar:
+    return exp.Neg(this=operand.copy())
+
+
+def product(left: Scalar, right: Scalar) -> Scalar:
+    return exp.Mul(this=left.copy(), expression=right.copy())
+
+
+def is_column(expression: Scalar) -> bool:
+    return isinstance(expression, exp.Column)
+
+
+def columns_of(expression: Scalar | None) -> frozenset[str]:
+    """The column ids that an expression reads.
+
+    >>> sorted(columns_of(exp.EQ(this=column("c1"), expression=column("c2"))))
+    ['c1', 'c2']
+    """
+    if expression is None:
+        return frozenset()
+    return frozenset(c.name for c in expression.find_all(exp.Column))
+
+
+def rewrite(expression: Scalar, replace: Callable[[Scalar], Scalar | None]) -> Scalar:
+    """A copy in which every topmost subtree for which `replace` answers is exchanged for the answer."""
+
+    def visit(node: Scalar) -> Scalar:
+        answer = replace(node)
+        return node if answer is None else answer.copy()
+
+    return expression.copy().transform(visit, copy=False) if replace(expression) is None else visit(expression)
+
+
+def substitute(expression: Scalar, by: Mapping[str, Scalar]) -> Scalar:
+    """η on scalars: every column id in `by` replaced, all at once.
+
+    >>> substitute(column("c1"), {"c1": column("c9")}).sql()
+    '"c9"'
+    """
+
+    def replace(node: Scalar) -> Scalar | None:
+        return by.get(node.name) if isinstance(node, exp.Column) else None
+
+    return rewrite(expression, replace)
+
+
+def rename(expression: Scalar, names: Mapping[str, str]) -> Scalar:
+    return substitute(expression, {old: column(new) for old, new in names.items()})
+
+
+def conjuncts(condition: Scalar | None) -> list[Scalar]:
+    """The parts of a conjunction, in order.
+
+    >>> [c.sql() for c in conjuncts(exp.and_(column("a"), column("b"), column("c")))]
+    ['"a"', '"b"', '"c"']
+    """
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren):
+        return conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return conjuncts(condition.this) + conjuncts(condition.expression)
+    return [condition]
+
+
+def conjunction(parts: Iterable[Scalar]) -> Scalar | None:
+    """The conjunction of parts, None (true) for none of them."""
+    listed = [part.copy() for part in parts]
+    if not listed:
+        return None
+    result: Scalar = _wrapped(listed[0]) if len(listed) > 1 else listed[0]
+    for part in listed[1:]:
+        result = exp.And(this=result, expression=_wrapped(part))
+    return result
+
+
+def _wrapped(part: Scalar) -> Scalar:
+    return exp.Paren(this=part) if isinstance(part, exp.Connector) else part
+
+
+def same(left: Scalar, right: Scalar) -> Scalar:
+    """Null-safe equality, the identity of rows and groups (<=>)."""
+    return exp.NullSafeEQ(this=left.copy(), expression=right.copy())
+
+
+def equated_columns(part: Scalar) -> tuple[str, str] | None:
+    """The two columns of a conjunct `a = b` or `a <=> b`, None for any other conjunct."""
+    if isinstance(part, (exp.EQ, exp.NullSafeEQ)) and is_column(part.this) and is_column(part.expression):
+        return part.this.name, part.expression.name
+    return None
+
+
+class Fresh:
+    """A source of column ids and temporary names that no plan has used before."""
+
+    def __init__(self, prefix: str = "c", taken: int = 0) -> None:
+        self.prefix = prefix
+        self.taken = taken
+
+    def __call__(self, prefix: str | None = None) -> str:
+        self.taken += 1
+        return f"{prefix or self.prefix}{self.taken}"
+
+    def several(self, count: int) -> tuple[str, ...]:
+        return tuple(self() for _ in range(count))
+
+
+def mapping(olds: Sequence[str], news: Sequence[str]) -> dict[str, str]:
+    return dict(zip(olds, news, strict=True))

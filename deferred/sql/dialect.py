@@ -1,0 +1,90 @@
+"""The SQL dialect of views: Spark's, parsed so that what is written out again means the same to Spark."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp, parse
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+
+from deferred.errors import InvalidSQLError
+
+
+class ViewSQL(Spark):
+    """Spark SQL in which every ordinary function call stays a name with arguments.
+
+    sqlglot knows many functions and translates them between dialects; here both sides are Spark, so a call that is
+    kept verbatim cannot change its meaning on the way.
+    """
+
+    class Parser(Spark.Parser):
+        FUNCTIONS: ClassVar[dict[str, object]] = {}  # type: ignore[assignment,misc]
+
+
+def parse_statement(sql: str) -> exp.Expr:
+    """The one statement in a text; the error says where the text stops making sense."""
+    try:
+        statements = [s for s in parse(sql, dialect=ViewSQL) if s is not None]
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
+        near = f", near {first['highlight']!r}" if first.get("highlight") else ""
+        what = str(first.get("description") or error).rstrip(". ")
+        raise InvalidSQLError(f"The SQL does not parse{where}{near}: {what}.") from None
+    except TokenError as error:
+        raise InvalidSQLError(f"The SQL does not parse: {str(error).splitlines()[0].rstrip('. ')}.") from None
+    except RecursionError:
+        raise InvalidSQLError("The SQL is nested too deeply to be parsed; split it with WITH.") from None
+    if len(statements) != 1:
+        raise InvalidSQLError(f"Exactly one SQL statement is expected, {len(statements)} were given.")
+    return statements[0]
+
+
+def parse_query(sql: str) -> exp.Query:
+    """The query of a view."""
+    statement = parse_statement(sql)
+    while isinstance(statement, (exp.Paren, exp.Subquery)) and not statement.args.get("alias"):
+        statement = statement.this
+    if not isinstance(statement, exp.Query):
+        raise InvalidSQLError(f"A view is defined by a query (SELECT …); this is {statement.key.upper()}.")
+    return statement
+
+
+def parse_scalar(text: str) -> exp.Expr:
+    """One scalar expression, such as a condition of DELETE; nothing may follow it.
+
+    >>> parse_scalar("a + 1").sql(dialect=ViewSQL)
+    'a + 1'
+    """
+    statement = parse_statement(f"SELECT {text}")
+    arguments = {name for name, value in statement.args.items() if value} - {"expressions", "kind"}
+    if not isinstance(statement, exp.Select) or len(statement.expressions) != 1 or arguments:
+        raise InvalidSQLError(f"One SQL expression is expected; this is more than one: {text}")
+    expression = statement.expressions[0]
+    if isinstance(expression, (exp.Alias, exp.Star)):
+        raise InvalidSQLError(f"A plain SQL expression is expected, without alias or star: {text}")
+    return expression
+
+
+def text(expression: exp.Expr) -> str:
+    """An expression as Spark SQL."""
+    return expression.sql(dialect=ViewSQL)
+
+
+def quoted(name: str) -> str:
+    """An identifier, quoted whatever it contains.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(value: str) -> str:
+    r"""A string literal for Spark, whatever it contains.
+
+    >>> literal("it's \\ here")
+    "'it\\'s \\\\ here'"
+    """
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

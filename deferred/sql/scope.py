@@ -1,0 +1,96 @@
+"""Names in scope: which column a name in the SQL text means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from deferred.algebra.scalar import column
+from deferred.errors import InvalidSQLError, UnknownObjectError, nearest
+from deferred.sql.dialect import text
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column that a FROM clause offers: its name, its id in the plan, and the names of its table."""
+
+    name: str
+    id: str
+    qualifier: tuple[str, ...] = ()
+    hidden: bool = False  # reachable by its qualified name only: the second column of a USING pair
+
+    def answers(self, qualifier: Sequence[str], name: str) -> bool:
+        if self.name.casefold() != name.casefold():
+            return False
+        if not qualifier:
+            return not self.hidden
+        mine = [part.casefold() for part in self.qualifier]
+        return [part.casefold() for part in qualifier] == mine[len(mine) - len(qualifier):]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns of a FROM clause, in the order of `*`."""
+
+    fields: tuple[Field, ...]
+
+    def __add__(self, other: Scope) -> Scope:
+        return Scope(self.fields + other.fields)
+
+    @property
+    def visible(self) -> tuple[Field, ...]:
+        return tuple(f for f in self.fields if not f.hidden)
+
+    def named(self, qualifier: tuple[str, ...], names: Sequence[str] | None = None) -> Scope:
+        """The same columns under an alias, and under other names where the alias lists them."""
+        fields = self.visible
+        if names:
+            if len(names) != len(fields):
+                what = ".".join(qualifier)
+                raise InvalidSQLError(f"{what} lists {len(names)} column names for {len(fields)} columns.")
+            fields = tuple(replace(f, name=n) for f, n in zip(fields, names, strict=True))
+        return Scope(tuple(replace(f, qualifier=qualifier) for f in fields))
+
+    def star(self, qualifier: Sequence[str]) -> tuple[Field, ...]:
+        """The columns of `*`, or of `t.*`."""
+        if not qualifier:
+            return self.visible
+        found = tuple(f for f in self.fields if f.answers(qualifier, f.name))
+        if not found:
+            tables = {".".join(f.qualifier) for f in self.fields}
+            wanted = ".".join(qualifier)
+            raise UnknownObjectError(f"{wanted}.*: no table {wanted} in FROM{nearest(wanted, tables)}")
+        return found
+
+    def find(self, parts: Sequence[str]) -> tuple[Field, Sequence[str]] | None:
+        """The column that a dotted name means, and the struct fields that follow it in the name.
+
+        A longer table name wins over a shorter one, and a table's name over a column's, as in Spark.
+        """
+        for length in range(min(len(parts) - 1, 3), -1, -1):
+            found = [f for f in self.fields if f.answers(parts[:length], parts[length])]
+            if len({f.id for f in found}) > 1:
+                tables = sorted({".".join(f.qualifier) or "a subquery" for f in found})
+                raise InvalidSQLError(f"Column {'.'.join(parts)} is ambiguous: it is in {' and '.join(tables)}. "
+                                      f"Write it with its table, as in {tables[0]}.{parts[length]}.")
+            if found:
+                return found[0], parts[length + 1:]
+        return None
+
+    def resolve(self, node: exp.Column) -> exp.Expr | None:
+        """The plan's expression for a column of the text, None where no table has it."""
+        found = self.find([part.name for part in node.parts])
+        if found is None:
+            return None
+        field, path = found
+        result: exp.Expr = column(field.id)
+        for part in path:
+            result = exp.Dot(this=result, expression=exp.to_identifier(part, quoted=True))
+        return result
+
+    def unknown(self, node: exp.Column) -> UnknownObjectError:
+        names = {f.name for f in self.fields}
+        hint = nearest(node.parts[-1].name, names)
+        return UnknownObjectError(f"No column {text(node)} in the tables of FROM{hint}")
