@@ -59,13 +59,14 @@ check_java() {
         install_package openjdk-17-jre-headless || install_package openjdk-21-jre-headless || true
         java_fits && return
     fi
-    fail "Spark needs Java 17 or 21, and ${JAVA_HOME:+JAVA_HOME or }the PATH has none. On Debian or Ubuntu: sudo apt-get install openjdk-17-jre-headless; elsewhere install a JDK 17 and set JAVA_HOME"
+    fail "Spark needs Java 17 or 21, and ${JAVA_HOME:-the PATH} has none. On Debian or Ubuntu: sudo apt-get install openjdk-17-jre-headless; elsewhere install a JDK 17 and set JAVA_HOME"
 }
 
+everything=".[airflow,postgres,dev]"
 check_java
 make_environment
 case "${1:-}" in
-    demo) [ -e .venv/.installed-test ] && install test ".[airflow,postgres,dev]" || install demo . ;;
-    test) install test ".[airflow,postgres,dev]" ;;
+    demo) if [ -e .venv/.installed-test ]; then install test "$everything"; else install demo .; fi ;;
+    test) install test "$everything" ;;
     *) fail "usage: tools/setup.sh demo | test" ;;
 esac
