@@ -1,0 +1,301 @@
+"""Settings of a warehouse: one TOML file, the environment, keywords; and how durations and timestamps are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from deferred.errors import ConfigurationError, InvalidInputError, nearest
+
+DEFAULT_FILE = Path("conf/deferred.toml")
+KEYS = {"warehouse": ("path", "metadata_url"), "spark": ("master", "remote", "conf"), "views": ("folder",)}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set. Paths are absolute; `path` may also be an address such as s3a://bucket/warehouse."""
+
+    path: str
+    metadata_url: str
+    spark_master: str | None = None
+    spark_remote: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    views_folder: Path = Path("conf/views")
+    base_folder: Path = Path()
+    file: Path | None = None
+
+    @classmethod
+    def resolve(cls, config: str | Path | None = None, path: str | Path | None = None,
+                metadata_url: str | None = None) -> Settings:
+        """The settings that hold: a keyword wins over the environment, the environment over the file."""
+        file = _file(config, path)
+        values = _read(file) if file else _Values(None, Path.cwd(), {})
+        if path is not None and config is None:
+            # Another warehouse than the environment's file speaks of: its metadata must not be mixed in.
+            values = values.without("warehouse")
+        return _settings(values, path, metadata_url)
+
+    @property
+    def local_folder(self) -> Path:
+        """A folder on this machine for what belongs to the warehouse and is no table."""
+        return self.base_folder if "://" in self.path else Path(self.path)
+
+
+def _file(config: str | Path | None, path: str | Path | None) -> Path | None:
+    """The configuration file: the one asked for, the environment's, or the usual one when it exists."""
+    if config is not None:
+        return Path(config).expanduser().absolute()
+    named = os.environ.get("DEFERRED_CONFIG")
+    if named:
+        return Path(named).expanduser().absolute()
+    if path is None and DEFAULT_FILE.is_file():
+        return DEFAULT_FILE.absolute()
+    return None
+
+
+# ---- the file
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What a file says, checked for its form; `${NAME}` is replaced when a value is asked for."""
+
+    file: Path | None
+    base: Path
+    sections: Mapping[str, Mapping[str, Any]]
+
+    def without(self, section: str) -> _Values:
+        return _Values(self.file, self.base, {k: v for k, v in self.sections.items() if k != section})
+
+    def text(self, section: str, key: str) -> str | None:
+        value = self.sections.get(section, {}).get(key)
+        return None if value is None else _from_environment(value, self.file, f"{section}.{key}")
+
+    def conf(self) -> dict[str, str]:
+        found = self.sections.get("spark", {}).get("conf", {})
+        return {k: _from_environment(v, self.file, f"spark.conf.{k}") for k, v in found.items()}
+
+
+def _read(file: Path) -> _Values:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"There is no configuration file {file}. Create one with `deferred init`, or name "
+                                 f"another with --config or DEFERRED_CONFIG.") from None
+    except OSError as error:
+        raise ConfigurationError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"The configuration file {file} is not UTF-8 text; save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"The configuration file {file} is not valid TOML: {error}. Strings need quotes: "
+                                 f'path = "warehouse".') from None
+    base = file.parent.parent if file.parent.name == "conf" else file.parent
+    return _Values(file, base, {name: _section(file, name, value) for name, value in document.items()})
+
+
+def _section(file: Path, name: str, value: object) -> dict[str, Any]:
+    if name not in KEYS:
+        raise ConfigurationError(f"{file}: there is no section [{name}]{nearest(name, KEYS)}")
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{file}: {name} is a section; write [{name}] on a line of its own, its keys below.")
+    checked: dict[str, Any] = {}
+    for key, given in value.items():
+        if key not in KEYS[name]:
+            raise ConfigurationError(f"{file}: [{name}] has no key {key}{nearest(key, KEYS[name])}")
+        if (name, key) == ("spark", "conf"):
+            checked[key] = _spark_conf(file, given)
+        elif isinstance(given, str) and given.strip():
+            checked[key] = given
+        else:
+            shown = "an empty text" if isinstance(given, str) else _kind(given)
+            raise ConfigurationError(f'{file}: {name}.{key} is {shown}; a text in quotes is expected: {key} = "…".')
+    return checked
+
+
+def _spark_conf(file: Path, value: object) -> dict[str, str]:
+    """Spark's own settings as texts; `spark.sql.x = 1` without quotes makes nested tables in TOML, and means the same.
+
+    >>> _spark_conf(Path("f"), {"spark.a": True, "spark": {"sql": {"b": 2}}})
+    {'spark.a': 'true', 'spark.sql.b': '2'}
+    """
+    if not isinstance(value, dict):
+        raise ConfigurationError(f'{file}: spark.conf is {_kind(value)}; write a section [spark.conf] with lines such '
+                                 f'as "spark.sql.shuffle.partitions" = 8.')
+    flat: dict[str, str] = {}
+    _flatten(file, "", value, flat)
+    for key in flat:
+        if not key.startswith("spark."):
+            raise ConfigurationError(f"{file}: spark.conf.{key} is no setting of Spark; their names begin with spark.")
+    return flat
+
+
+def _flatten(file: Path, prefix: str, value: Mapping[str, Any], flat: dict[str, str]) -> None:
+    for key, given in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(given, dict):
+            _flatten(file, f"{name}.", given, flat)
+        elif isinstance(given, bool):
+            flat[name] = str(given).lower()
+        elif isinstance(given, (str, int, float)):
+            flat[name] = str(given)
+        else:
+            raise ConfigurationError(f"{file}: spark.conf.{name} is {_kind(given)}; a text, number or boolean is "
+                                     f"expected.")
+
+
+def _kind(value: object) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a section", str: "a text"}
+    return names.get(type(value), "a date or time")
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _from_environment(value: str, file: Path | None, setting: str) -> str:
+    def replaced(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in os.environ:
+            raise ConfigurationError(f"{file}: {setting} needs the environment variable {name}, which is not set. Set "
+                                     f"it, or write the value into the file.")
+        return os.environ[name]
+
+    return _VARIABLE.sub(replaced, value)
+
+
+# ---- putting together
+
+
+def _settings(values: _Values, path: str | Path | None, metadata_url: str | None) -> Settings:
+    folder = _warehouse_path(values, path)
+    url = metadata_url or os.environ.get("DEFERRED_METADATA_URL")
+    url = _anchored_url(url, Path.cwd()) if url else _file_url(values, folder)
+    master, remote = _spark(values)
+    views = values.text("views", "folder") or "conf/views"
+    return Settings(path=folder, metadata_url=url, spark_master=master, spark_remote=remote, spark_conf=values.conf(),
+                    views_folder=Path(_anchored(views, values.base)), base_folder=values.base, file=values.file)
+
+
+def _warehouse_path(values: _Values, path: str | Path | None) -> str:
+    named = path if path is not None else os.environ.get("DEFERRED_PATH")
+    if named is not None and not str(named).strip():
+        raise ConfigurationError("The path of the warehouse is empty; name a folder.")
+    if named is not None:
+        return _anchored(str(named), Path.cwd())
+    if values.file is None:
+        raise ConfigurationError(f"No warehouse is named: there is no {DEFAULT_FILE} here. Create one with "
+                                 f"`deferred init`, or name a file with --config or DEFERRED_CONFIG.")
+    return _anchored(values.text("warehouse", "path") or "warehouse", values.base)
+
+
+def _file_url(values: _Values, folder: str) -> str:
+    url = values.text("warehouse", "metadata_url")
+    if url:
+        return _anchored_url(url, values.base)
+    if "://" in folder:
+        raise ConfigurationError(f"The warehouse {folder} is not on this machine, so its metadata database must be "
+                                 f"named: set warehouse.metadata_url or DEFERRED_METADATA_URL.")
+    return f"sqlite:///{folder}/deferred.db"
+
+
+def _spark(values: _Values) -> tuple[str | None, str | None]:
+    """Master and Connect address: the environment's, of either kind, replace the file's of both kinds."""
+    master, remote = os.environ.get("DEFERRED_SPARK_MASTER"), os.environ.get("DEFERRED_SPARK_REMOTE")
+    source = "DEFERRED_SPARK_MASTER and DEFERRED_SPARK_REMOTE are both set"
+    if not master and not remote:
+        master, remote = values.text("spark", "master"), values.text("spark", "remote")
+        source = f"{values.file}: spark.master and spark.remote are both set"
+    if master and remote:
+        raise ConfigurationError(f"{source}; keep one of them.")
+    if remote and not remote.startswith("sc://"):
+        raise ConfigurationError(f"The address of a Spark Connect server is written sc://host:port; this is not: "
+                                 f"{remote.split(';')[0]}")
+    return master or None, remote or None
+
+
+def _anchored(path: str, base: Path) -> str:
+    """An absolute path; an address with a scheme stays as it is, but for file:."""
+    if path.startswith("file:"):
+        path = re.sub("^file:/*", "/", path)
+    if "://" in path:
+        return path.rstrip("/")
+    return os.path.normpath(base.absolute() / Path(path).expanduser())
+
+
+def _anchored_url(url: str, base: Path) -> str:
+    """The URL of a SQLite file made absolute, so that every process means the same file."""
+    found = re.match(r"^(sqlite(?:\+\w+)?:///)([^?]+)(.*)$", url)
+    if not found or found.group(2) == ":memory:":
+        return url
+    return found.group(1) + os.path.normpath(base.absolute() / found.group(2)) + found.group(3)
+
+
+# ---- durations and timestamps
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORDS = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hour": "h", "day": "d", "week": "w"}
+_PART = re.compile(r"(\d+)\s*([a-z]+)\s*")
+
+
+def parse_duration(value: str | timedelta, what: str = "The duration") -> timedelta:
+    """A time span such as 90s, 15m, 1h, 24h, 1d, 1h30m or '2 hours'.
+
+    >>> parse_duration("1h30m")
+    datetime.timedelta(seconds=5400)
+    >>> parse_duration("2 hours") == parse_duration("120m")
+    True
+    """
+    duration = value if isinstance(value, timedelta) else _duration(value)
+    if duration is None:
+        raise InvalidInputError(f"{what} cannot be read: {value!r}. Write a number and a unit: 90s, 15m, 1h, 24h, 1d.")
+    if duration <= timedelta(0):
+        raise InvalidInputError(f"{what} must be longer than nothing: {value!r}.")
+    return duration
+
+
+def _duration(text: object) -> timedelta | None:
+    if not isinstance(text, str):
+        return None
+    rest, seconds = text.strip().lower(), 0
+    while found := _PART.match(rest):
+        unit = found.group(2)
+        factor = _UNITS.get(unit) or _UNITS.get(_WORDS.get(unit.removesuffix("s"), ""))
+        if factor is None:
+            return None
+        seconds += int(found.group(1)) * factor
+        rest = rest[found.end():]
+        if not rest:
+            try:
+                return timedelta(seconds=seconds)
+            except OverflowError:
+                return None
+    return None
+
+
+def parse_timestamp(value: str | date | datetime, what: str = "The timestamp") -> datetime:
+    """A moment in UTC: ISO 8601, a date alone (its midnight), or `now`. Without a time zone UTC is meant.
+
+    >>> parse_timestamp("2026-01-01").isoformat()
+    '2026-01-01T00:00:00+00:00'
+    >>> parse_timestamp("2026-01-01T02:00:00+02:00").isoformat()
+    '2026-01-01T00:00:00+00:00'
+    """
+    try:
+        if isinstance(value, str):
+            moment = datetime.now(UTC) if value.strip().lower() == "now" else datetime.fromisoformat(value.strip())
+        elif isinstance(value, datetime):
+            moment = value
+        elif isinstance(value, date):
+            moment = datetime(value.year, value.month, value.day)
+        else:
+            raise TypeError
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"{what} cannot be read: {value!r}. Write ISO 8601, such as 2026-01-31, "
+                                f"2026-01-31T15:00:00Z or 2026-01-31T15:00:00+02:00, or now.") from None
