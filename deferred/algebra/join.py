@@ -12,6 +12,9 @@ from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, con
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
 
+OTHER = "_deferred_m"
+"""The count of a joined signed input, until it is multiplied into the result's."""
+
 
 @dataclass(frozen=True, eq=False)
 class Join(Plan):
@@ -134,10 +137,10 @@ def _joined(result: Plan, other: Plan, columns: Sequence[str], pending: list[Sca
     ready = [p for p in pending if columns_of(p) <= have]
     signed = COUNT in other.columns
     if signed:
-        other = Project(other, (*((c, column(c)) for c in columns), ("m", column(COUNT))))
+        other = Project(other, (*((c, column(c)) for c in columns), (OTHER, column(COUNT))))
     joined: Plan = Join((result, other), conjunction(ready))
     outputs = tuple((c, column(c)) for c in (*result.columns[:-1], *columns))
-    count = product(column(COUNT), column("m")) if signed else column(COUNT)
+    count = product(column(COUNT), column(OTHER)) if signed else column(COUNT)
     return Project(joined, (*outputs, (COUNT, count))), [p for p in pending if p not in ready]
 
 

@@ -16,7 +16,7 @@ from deferred.algebra.scalar import Scalar, column, columns_of, integer, negated
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
 
-COUNT = "n"
+COUNT = "_deferred_n"
 """The column of a signed plan that says how often a row is inserted (positive) or deleted (negative)."""
 
 

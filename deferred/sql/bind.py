@@ -209,7 +209,8 @@ class Binder:
         if isinstance(node, exp.Subquery):
             self.refuse_arguments(node, {"this", "alias", "with_", "joins"})
             known = self.with_ctes(node, ctes)
-            inner = self.relation(node.this, known) if isinstance(node.this, exp.Table) else self.query(node.this, known)
+            inside = self.relation if isinstance(node.this, exp.Table) else self.query
+            inner = inside(node.this, known)
             scope = self.aliased(inner.scope, node.args.get("alias"))
             return self.with_joins(Relation(inner.plan, scope), node, ctes)
         if isinstance(node, exp.Values):

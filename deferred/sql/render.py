@@ -87,7 +87,7 @@ class Renderer:
     def repeated(self, plan: Repeat) -> str:
         source = self.below(plan.child, "q")
         return (f"SELECT {self.list(plan.columns)} FROM {source} "
-                f"LATERAL VIEW EXPLODE(ARRAY_REPEAT(0, CAST({self.quote(COUNT)} AS INT))) r AS copy")
+                f"LATERAL VIEW EXPLODE(ARRAY_REPEAT(0, CAST({self.quote(COUNT)} AS INT))) r AS `_deferred_copy`")
 
     # ---- operators
 

@@ -1,0 +1,150 @@
+"""The ledger: every commit of a tracked table, found whoever made it, and given its place in time; and cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from deferred.errors import InvalidInputError, LogLostError
+from deferred.log.context import Context
+from deferred.log.history import Commit, DeltaLog
+from deferred.metadata import Cut, LedgerEntry, TableRecord, TransactionRecord, utc_now
+
+TICK = timedelta(microseconds=1)
+
+Recover = Callable[[str], TransactionRecord | None]
+"""Brings a transaction that was found unfinished to its end, if nobody living is at it; answers its record, None
+for one that this warehouse knows nothing of (another warehouse's, on the same table)."""
+
+
+def sync(context: Context, tables: Iterable[TableRecord], recover: Recover) -> int:
+    """Enter what is new in the tables' own logs into the ledger; answers how many commits that were.
+
+    A transaction that ends while the tables are read one by one would be seen in the later ones only. So the tables
+    are read again until no reading brings a new transaction: what the ledger knows of one is then all of it.
+    """
+    listed = list(tables)
+    total, fresh = 0, True
+    while fresh:
+        entries = [entry for table in listed for entry in _sync_table(context, table, recover)]
+        total += len(entries)
+        fresh = any(entry.transaction_id for entry in entries)
+    return total
+
+
+def _sync_table(context: Context, table: TableRecord, recover: Recover) -> list[LedgerEntry]:
+    if table.kind == "log":
+        return []  # its owner hands us the changes; append_changes writes the ledger
+    log = _trusted(table)
+    last = context.metadata.ledger.last(table.id)
+    known = last.version if last else table.first_version - 1
+    if log.version == known:
+        return []
+    if log.version < known:
+        raise LogLostError(f"Table {table.name} is at version {log.version}, older than version {known} that was seen "
+                           f"before: it was replaced by an older copy. Untrack and track it again, then rebuild.")
+    commits = log.commits(known)
+    names = {name for commit in commits if (name := _transaction(commit))}
+    transactions = {name: record for name in names if (record := recover(name)) is not None}
+    if names:
+        commits = _settled(DeltaLog(table.location).commits(known), transactions)  # recovering may have added some
+    if log.columns != table.columns:
+        context.metadata.tables.update(table.id, columns=log.columns)
+    entries = placed(table.id, commits, transactions, last.timestamp if last else None)
+    context.metadata.ledger.append(entries)
+    return entries
+
+
+def _trusted(table: TableRecord) -> DeltaLog:
+    try:
+        log = DeltaLog(table.location)
+    except InvalidInputError as error:
+        raise LogLostError(f"Table {table.name} cannot be read: {error} Restore it, or drop the views on it and "
+                           f"untrack it.") from None
+    if table.delta_id and log.id != table.delta_id:
+        raise LogLostError(f"Table {table.name} at {table.location} was dropped and made anew; its log says nothing "
+                           f"of what became of the old rows. Untrack and track it again, then `rebuild` the views.")
+    return log
+
+
+def _transaction(commit: Commit) -> str | None:
+    return (commit.mark or {}).get("transaction")
+
+
+def _settled(commits: Sequence[Commit], transactions: dict[str, TransactionRecord]) -> list[Commit]:
+    """The commits before the first one of a transaction that is still under way."""
+    result = []
+    for commit in commits:
+        record = transactions.get(_transaction(commit) or "")
+        if record is not None and (record.timestamp is None or record.state not in ("committed", "aborted")):
+            break
+        result.append(commit)
+    return result
+
+
+def placed(table_id: int, commits: Sequence[Commit], transactions: dict[str, TransactionRecord],
+           before: datetime | None) -> list[LedgerEntry]:
+    """Commits with times that never go back, and one time for all that lies between a transaction's commits."""
+    ends = {_transaction(c): i for i, c in enumerate(commits) if _transaction(c)}
+    entries: list[LedgerEntry] = []
+    i = 0
+    while i < len(commits):
+        end = ends.get(_transaction(commits[i]), i)
+        j = i
+        while j <= end:
+            end = max(end, ends.get(_transaction(commits[j]), j))
+            j += 1
+        span = commits[i:end + 1]
+        moment = max(_moment(c, transactions) for c in span)
+        if before is not None:
+            moment = max(moment, before + TICK)
+        entries.extend(LedgerEntry(table_id, c.version, moment, _transaction(c), c.operation) for c in span)
+        before, i = moment, end + 1
+    return entries
+
+
+def _moment(commit: Commit, transactions: dict[str, TransactionRecord]) -> datetime:
+    name = _transaction(commit)
+    record = transactions.get(name) if name else None
+    return record.timestamp if record is not None and record.timestamp is not None else commit.timestamp
+
+
+def cut(context: Context, tables: Sequence[TableRecord], until: datetime | None, since: Cut | None) -> Cut:
+    """The cut at a time, the latest by default: one version a table, no transaction in halves, never before `since`."""
+    ledger = context.metadata.ledger
+    newest = [entry.timestamp for table in tables if (entry := ledger.last(table.id))]
+    moment = until if until is not None else max([utc_now(), *newest])
+    versions: dict[int, int] = {}
+    for table in tables:
+        entry = ledger.at(table.id, moment)
+        floor = since.versions.get(table.id) if since else None
+        version = entry.version if entry else table.first_version
+        versions[table.id] = max(version, floor) if floor is not None else version
+    _unsplit(context, tables, versions, since)
+    if since is not None:
+        moment = max(moment, since.timestamp)
+    return Cut(moment, versions)
+
+
+def _unsplit(context: Context, tables: Sequence[TableRecord], versions: dict[int, int], since: Cut | None) -> None:
+    """Step back before any transaction of which another table of the cut has not everything."""
+    ledger = context.metadata.ledger
+    changed = True
+    while changed:
+        changed = False
+        for table in tables:
+            floor = since.versions.get(table.id, table.first_version) if since else table.first_version
+            for entry in ledger.between(table.id, floor, versions[table.id]):
+                if entry.transaction_id is None:
+                    continue
+                if any(_reaches_past(context, entry.transaction_id, t.id, versions[t.id]) for t in tables):
+                    versions[table.id] = entry.version - 1
+                    changed = True
+                    break
+
+
+def _reaches_past(context: Context, transaction: str, table_id: int, version: int) -> bool:
+    """Whether a transaction has commits in a table that lie after a version."""
+    last = context.metadata.ledger.last(table_id)
+    return last is not None and any(entry.transaction_id == transaction
+                                    for entry in context.metadata.ledger.between(table_id, version, last.version))

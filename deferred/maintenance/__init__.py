@@ -1,0 +1,1 @@
+"""Keeping views right: create, propagate, partial_refresh, refresh, rebuild, backfill, verify, explain, gc."""

@@ -1,0 +1,230 @@
+"""A local Spark Connect server that stays warm between commands: starting it, finding it, stopping it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deferred.errors import ConfigurationError, SparkFailure
+from deferred.spark import session
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+START_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of this machine. The token keeps other users of the machine out; the file that holds it is private."""
+
+    pid: int
+    port: int
+    token: str
+    host: str
+    started_at: float
+
+    @property
+    def address(self) -> str:
+        """The address as it may be shown."""
+        return f"sc://localhost:{self.port}"
+
+    @property
+    def remote(self) -> str:
+        """The address with the token that opens it."""
+        return f"{self.address}/;token={self.token}"
+
+
+def file_in(folder: Path) -> Path:
+    return folder / "engine.json"
+
+
+def log_in(folder: Path) -> Path:
+    return folder / "engine.log"
+
+
+def find(folder: Path) -> Server | None:
+    """The server that was started for a warehouse folder, if it is still alive."""
+    try:
+        server = Server(**json.loads(file_in(folder).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return server if server.host == socket.gethostname() and _is_server(server.pid) and _listens(server.port) else None
+
+
+def start(folder: Path, master: str | None = None, conf: Mapping[str, str] | None = None, port: int | None = None,
+          timeout: float = START_SECONDS) -> Server:
+    """Start a server for a warehouse folder and wait until it runs Delta; the one that runs already is kept."""
+    running = find(folder)
+    if running is not None:
+        return running
+    folder.mkdir(parents=True, exist_ok=True)
+    port = _free_port(port)
+    token = secrets.token_urlsafe(24)
+    with log_in(folder).open("wb") as log:
+        try:
+            process = subprocess.Popen(_command(master, conf or {}, port), stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log, start_new_session=True,
+                                       env={**_environment(), TOKEN_VARIABLE: token})
+        except OSError as error:
+            raise SparkFailure(f"The Spark server cannot be started: {error}.") from error
+    server = Server(process.pid, port, token, socket.gethostname(), time.time())
+    try:
+        _wait(process, server, folder, timeout)
+        _warm_up(server)
+        _write(folder, server)
+    except BaseException:
+        _end(process.pid)
+        process.wait()
+        raise
+    return server
+
+
+def stop(folder: Path) -> Server | None:
+    """Stop the server of a warehouse folder; answers which one that was."""
+    try:
+        server = Server(**json.loads(file_in(folder).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    alive = server.host == socket.gethostname() and _is_server(server.pid)
+    if alive:
+        _end(server.pid)
+    file_in(folder).unlink(missing_ok=True)
+    return server if alive else None
+
+
+# ---- starting
+
+
+def _command(master: str | None, conf: Mapping[str, str], port: int) -> list[str]:
+    import pyspark
+
+    local = not master or master.startswith("local")
+    settings = {**(session.LOCAL if local else {}), **session.DELTA, **conf,
+                "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    packages = [session.packages(), settings.pop("spark.jars.packages", "")]
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", SERVER_CLASS,
+               "--name", "deferred engine", "--master", master or "local[*]",
+               "--packages", ",".join(filter(None, packages))]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    return [*command, "spark-internal"]
+
+
+def _environment() -> dict[str, str]:
+    import pyspark
+
+    # Another Spark's home would be started with our jars.
+    return {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+
+
+def _free_port(port: int | None) -> int:
+    """The port asked for, or any free one; 0 asks the system."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port or 0))
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(f"Port {port} cannot be used: {error}. Choose another with --port, or leave it "
+                                     f"out to have a free one chosen.") from None
+        return int(probe.getsockname()[1])
+
+
+def _wait(process: subprocess.Popen[bytes], server: Server, folder: Path, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not _listens(server.port):
+        if process.poll() is not None:
+            raise SparkFailure(f"The Spark server ended while it started (exit code {process.returncode}): "
+                               f"{_last_words(folder)} The whole log is {log_in(folder)}.")
+        if time.monotonic() > deadline:
+            raise SparkFailure(f"The Spark server did not answer within {timeout:.0f} seconds; its log is "
+                               f"{log_in(folder)}.")
+        time.sleep(0.2)
+
+
+def _warm_up(server: Server) -> None:
+    """Make a Delta table and change it, so that the first command finds the classes loaded."""
+    from pyspark.sql import SparkSession
+
+    from deferred.spark.engine import table, translated
+
+    with tempfile.TemporaryDirectory(prefix="deferred-") as folder, translated():
+        spark = SparkSession.builder.remote(server.remote).create()
+        try:
+            target = table(f"{folder}/warm")
+            spark.sql(f"CREATE TABLE {target} (a INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+            spark.sql(f"INSERT INTO {target} VALUES (1)")
+            spark.sql(f"MERGE INTO {target} AS t USING (SELECT 1 AS a) AS s ON t.a = s.a WHEN MATCHED THEN DELETE")
+            spark.sql(f"SELECT * FROM table_changes_by_path('{folder}/warm', 1)").collect()
+        finally:
+            spark.stop()
+
+
+def _write(folder: Path, server: Server) -> None:
+    """Write the file in one step, readable by its owner alone."""
+    draft = file_in(folder).with_suffix(f".{server.pid}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(server), file)
+    draft.replace(file_in(folder))
+
+
+def _last_words(folder: Path) -> str:
+    lines = log_in(folder).read_text(encoding="utf-8", errors="replace").splitlines()
+    telling = [line for line in lines if "Exception" in line or "rror" in line or "JAVA_HOME" in line] or lines[-1:]
+    return telling[0].strip()[:300].rstrip(".") + "." if telling else "it said nothing."
+
+
+# ---- processes
+
+
+def _is_server(pid: int) -> bool:
+    """Whether a process lives and is a server; a number can have gone to another process since."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True  # a system without /proc: the port decides
+    return SERVER_CLASS.encode() in command
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _end(pid: int) -> None:
+    """Ask the process to end, and end it after ten seconds."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, sign)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if not _runs(pid):
+                return
+            time.sleep(0.1)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process still runs; one that has ended and whose parent has not looked yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return not Path("/proc/self").exists() and _is_server(pid)

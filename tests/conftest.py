@@ -1,0 +1,34 @@
+"""One Spark session for the whole suite, and fresh warehouses in temporary folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local session with Delta, small enough for two cores."""
+    from deferred.spark.session import start
+
+    session = start("local[2]", None, {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    })
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse(spark: Any, tmp_path: Path) -> Iterator[Any]:
+    """A new warehouse of its own, on the shared session."""
+    from deferred import Warehouse
+
+    with Warehouse.open(path=tmp_path / "warehouse", spark=spark) as opened:
+        yield opened
