@@ -1,0 +1,306 @@
+"""Hypothesis strategies for the algebra: random queries, states, transactions and logs.
+
+Three tables of two columns, values 0, 1, 2 and NULL, so that rows meet, repeat and vanish often. Queries are up to
+five operators deep. What a strategy promises (a log is weakly minimal, an invariant holds) it makes true by
+construction, with arithmetic on Counters only, never with the code under test.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from hypothesis import assume
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from deferred.algebra.evaluate import Bag, State, Table
+from deferred.algebra.group import Aggregate
+from deferred.algebra.join import Join
+from deferred.algebra.plan import Filter, Plan, Project, Scan, UnionAll, Values, reads
+from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, same
+from deferred.algebra.sets import Distinct, SetOperation
+
+SCHEMA: Mapping[str, tuple[str, ...]] = {"R": ("a", "b"), "S": ("b", "c"), "T": ("c", "a")}
+VALUES = (0, 1, 2, None)
+DEPTH = 5
+
+
+# Scalars
+
+def literal(value: int | None) -> Scalar:
+    return exp.Null() if value is None else exp.Literal.number(value)
+
+
+def function(name: str, argument: Scalar) -> Scalar:
+    return exp.Anonymous(this=name, expressions=[argument])
+
+
+@st.composite
+def operands(draw, columns: tuple[str, ...]) -> Scalar:
+    """A column, sometimes a constant or a small computation."""
+    first = column(draw(st.sampled_from(columns)))
+    second = column(draw(st.sampled_from(columns)))
+    one = exp.Literal.number(1)
+    case = exp.Case(ifs=[exp.If(this=exp.EQ(this=first.copy(), expression=second.copy()), true=one.copy())],
+                    default=second.copy())
+    shapes = [first] * 8 + [literal(draw(st.sampled_from(VALUES))), exp.Neg(this=first.copy()),
+                            exp.Add(this=first.copy(), expression=second.copy()),
+                            exp.Sub(this=first.copy(), expression=one.copy()), case]
+    return draw(st.sampled_from(shapes))
+
+
+@st.composite
+def conditions(draw, columns: tuple[str, ...], depth: int = 2) -> Scalar:
+    """A predicate in three-valued logic."""
+    shape = draw(st.sampled_from(("compare", "compare", "or", "or", "null", "not", "and"))) if depth else "compare"
+    if shape in ("and", "or"):
+        left, right = draw(conditions(columns, depth - 1)), draw(conditions(columns, depth - 1))
+        connector = exp.And if shape == "and" else exp.Or
+        return connector(this=exp.Paren(this=left), expression=exp.Paren(this=right))
+    if shape == "not":
+        return exp.Not(this=exp.Paren(this=draw(conditions(columns, depth - 1))))
+    operand = draw(operands(columns))
+    if shape == "null":
+        return exp.Is(this=operand.copy(), expression=exp.Null())
+    comparison = draw(st.sampled_from((exp.GTE, exp.NEQ, exp.LTE, exp.EQ, exp.LT, exp.GT, exp.NullSafeEQ)))
+    other = draw(st.one_of(st.sampled_from((0, 1, 2)).map(literal), operands(columns)))
+    return comparison(this=operand.copy(), expression=other.copy())
+
+
+@st.composite
+def join_conditions(draw, inputs: tuple[Plan, ...]) -> Scalar | None:
+    """Equalities that chain the inputs, some of them left out, null-safe or joined by another condition."""
+    parts: list[Scalar] = []
+    for left, right in itertools.pairwise(inputs):
+        pair = column(draw(st.sampled_from(left.columns))), column(draw(st.sampled_from(right.columns)))
+        kind = draw(st.sampled_from(("=", "=", "<=>", "none")))
+        if kind != "none":
+            parts.append(exp.EQ(this=pair[0], expression=pair[1]) if kind == "=" else same(*pair))
+    if draw(st.integers(0, 3)) == 0:
+        parts.append(draw(conditions(tuple(c for plan in inputs for c in plan.columns), 1)))
+    return conjunction(parts)
+
+
+# Queries: one function a form; each draws a query of the given arity, at most `depth` operators deep
+
+@dataclass(frozen=True)
+class Forms:
+    """The operators that a query may be made of, and the source of its column ids."""
+
+    leaves: tuple[Callable[..., Plan], ...]
+    operators: tuple[Callable[..., Plan], ...]
+    fresh: Fresh
+
+    def query(self, draw, arity: int, depth: int) -> Plan:
+        usable = self.operators if depth else self.leaves
+        if arity == 1:
+            usable = tuple(form for form in usable if form not in (product, join))
+        return draw(st.sampled_from(usable))(self, draw, arity, depth)
+
+    def below(self, draw, arity: int, depth: int) -> Plan:
+        """A subquery, often shallower than it might be."""
+        return self.query(draw, arity, draw(st.integers(max(0, depth - 2), depth - 1)))
+
+
+def scan(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """A table: some of its columns, or two occurrences of tables for more columns than it has."""
+    if arity > 2:
+        return Join((scan(forms, draw, 2, 0), scan(forms, draw, arity - 2, 0)))
+    name = draw(st.sampled_from(sorted(SCHEMA)))
+    names = SCHEMA[name] if arity == 2 else (draw(st.sampled_from(SCHEMA[name])),)
+    return Scan(name, names, forms.fresh.several(arity))
+
+
+def constant(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """φ or {x}."""
+    rows = [draw(st.tuples(*[st.sampled_from(VALUES)] * arity))] if draw(st.integers(0, 3)) else []
+    return Values(forms.fresh.several(arity), tuple(tuple(map(literal, row)) for row in rows))
+
+
+def selection(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    child = forms.below(draw, arity, depth)
+    return Filter(child, draw(conditions(child.columns)))
+
+
+def projection(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    child = forms.below(draw, draw(st.integers(1, 4)), depth)
+    return Project(child, tuple((forms.fresh(), draw(operands(child.columns)).copy()) for _ in range(arity)))
+
+
+def distinct(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    return Distinct(forms.below(draw, arity, depth))
+
+
+def union_all(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    inputs = tuple(forms.below(draw, arity, depth) for _ in range(draw(st.integers(2, 3))))
+    return UnionAll(inputs, forms.fresh.several(arity))
+
+
+def monus(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    left, right = forms.below(draw, arity, depth), forms.below(draw, arity, depth)
+    return SetOperation(left, right, "EXCEPT", True, forms.fresh.several(arity))
+
+
+def product(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    split = draw(st.integers(1, arity - 1))
+    return Join((forms.below(draw, split, depth), forms.below(draw, arity - split, depth)))
+
+
+def join(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """Two or three inputs and a condition."""
+    inputs = []
+    left = arity
+    while left and len(inputs) < 2:
+        taken = draw(st.integers(1, left if inputs else left - 1))
+        inputs.append(forms.below(draw, taken, depth))
+        left -= taken
+    if left:
+        inputs.append(forms.below(draw, left, depth))
+    return Join(tuple(inputs), draw(join_conditions(tuple(inputs))))
+
+
+def set_operation(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    left, right = forms.below(draw, arity, depth), forms.below(draw, arity, depth)
+    kind, every = draw(st.sampled_from(("EXCEPT", "INTERSECT"))), draw(st.booleans())
+    return SetOperation(left, right, kind, every, forms.fresh.several(arity))
+
+
+def aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """γ with any number of grouping columns, none of them included, and at least one aggregate where arity allows."""
+    child = forms.below(draw, draw(st.integers(1, 3)), depth)
+    keys = draw(st.lists(st.sampled_from(child.columns), unique=True, max_size=arity))
+    outputs = []
+    for _ in range(arity - len(keys)):
+        name = draw(st.sampled_from(("count", "sum", "min", "max", "avg", "*", "distinct")))
+        argument = draw(operands(child.columns)).copy()
+        call = {"*": lambda _: function("count", exp.Star()),
+                "distinct": lambda a: function("count", exp.Distinct(expressions=[a]))}
+        outputs.append((forms.fresh(), call.get(name, lambda a, name=name: function(name, a))(argument)))
+    return Aggregate(child, tuple(keys), tuple(outputs))
+
+
+PAPER = (union_all, selection, projection, distinct, monus, product, product)
+SQL = (union_all, selection, projection, distinct, join, join, set_operation, aggregate)
+SELECT_PROJECT_JOIN = (selection, projection, join)
+
+
+@st.composite
+def _queries(draw, operators: tuple[Callable[..., Plan], ...], leaves: tuple[Callable[..., Plan], ...]) -> Plan:
+    forms = Forms(leaves, operators, Fresh())
+    query = forms.query(draw, draw(st.integers(1, 3)), draw(st.integers(1, DEPTH)))
+    assume(reads(query))
+    return query
+
+
+def paper_queries() -> st.SearchStrategy[Plan]:
+    """Queries of the paper's nine forms."""
+    return _queries(PAPER, (*[scan] * 9, constant))
+
+
+def sql_queries() -> st.SearchStrategy[Plan]:
+    """Queries with every operator that a view can have."""
+    return _queries(SQL, (*[scan] * 9, constant))
+
+
+def select_project_join_queries() -> st.SearchStrategy[Plan]:
+    return _queries(SELECT_PROJECT_JOIN, (scan,))
+
+
+# States
+
+ROWS = {arity: tuple(itertools.product(VALUES, repeat=arity)) for arity in range(1, 4)}
+
+
+def bags(arity: int, least: int = 0, most: int = 6) -> st.SearchStrategy[Bag]:
+    """A bag of between `least` and `most` rows, duplicates counted."""
+    return st.lists(st.sampled_from(ROWS[arity]), min_size=least, max_size=most).map(Counter)
+
+
+def subbags(bag: Bag) -> st.SearchStrategy[Bag]:
+    """Any bag ⊆ bag."""
+    if not bag:
+        return st.just(Counter())
+    return st.lists(st.sampled_from(list(bag)), max_size=6).map(lambda rows: Counter(rows) & bag)
+
+
+def table_states() -> st.SearchStrategy[dict[str, Table]]:
+    """Contents for every base table, none of them empty: a log empties them often enough."""
+    return st.fixed_dictionaries({name: bags(2, least=3, most=8) for name in SCHEMA}).map(
+        lambda drawn: {name: Table(SCHEMA[name], bag) for name, bag in drawn.items()})
+
+
+@st.composite
+def with_changes(draw, state: State, down: str, up: str, tables: Iterable[str]) -> dict[str, Table]:
+    """The state with the auxiliary tables of weakly minimal changes: `down`R ⊆ R, `up`R anything."""
+    auxiliary = {}
+    for name, columns in SCHEMA.items():
+        taken, added = Counter(), Counter()
+        if name in tables:
+            taken, added = draw(subbags(state[name].rows)), draw(bags(2, most=4))
+        auxiliary |= {f"{down}{name}": Table(columns, taken), f"{up}{name}": Table(columns, added)}
+    return {**state, **auxiliary}
+
+
+def changed_tables() -> st.SearchStrategy[frozenset[str]]:
+    """Often all of them."""
+    some = st.sets(st.sampled_from(sorted(SCHEMA)), min_size=1).map(frozenset)
+    return st.one_of(st.just(frozenset(SCHEMA)), some)
+
+
+@st.composite
+def logged_states(draw) -> dict[str, Table]:
+    """A current state s_c with a weakly minimal log: ▲R ⊆ R, ▼R anything."""
+    return draw(with_changes(draw(table_states()), "▲", "▼", draw(changed_tables())))
+
+
+@st.composite
+def transaction_states(draw) -> dict[str, Table]:
+    """A state with a weakly minimal transaction that is still to come: ∇R ⊆ R, ΔR anything."""
+    return draw(with_changes(draw(table_states()), "∇", "Δ", draw(changed_tables())))
+
+
+@st.composite
+def logged_transaction_states(draw) -> dict[str, Table]:
+    """A current state with both a weakly minimal log and a weakly minimal transaction to come."""
+    return draw(with_transaction(draw(logged_states())))
+
+
+def with_transaction(state: State) -> st.SearchStrategy[dict[str, Table]]:
+    """The state with another weakly minimal transaction to come."""
+    return changed_tables().flatmap(lambda tables: with_changes(state, "∇", "Δ", tables))
+
+
+@st.composite
+def with_view(draw, state: State, columns: tuple[str, ...], value: Bag) -> dict[str, Table]:
+    """The state with MV, ∇MV ⊆ MV and ΔMV such that (MV ∸ ∇MV) ⊎ ΔMV is the given value."""
+    added = draw(subbags(value))
+    removed = draw(bags(len(columns), most=4))
+    tables = {"MV": value - added + removed, "∇MV": removed, "ΔMV": added}
+    return {**state, **{name: Table(columns, bag) for name, bag in tables.items()}}
+
+
+def past_state(state: State) -> dict[str, Table]:
+    """s_p of a logged state, by counting: R = (R ∸ ▲R) ⊎ ▼R."""
+    return {name: Table(columns, state[name].rows - state[f"▲{name}"].rows + state[f"▼{name}"].rows)
+            for name, columns in SCHEMA.items()}
+
+
+def future_state(state: State) -> dict[str, Table]:
+    """𝒯(s) of a state with a transaction, by counting: R = (R ∸ ∇R) ⊎ ΔR."""
+    return {name: Table(columns, state[name].rows - state[f"∇{name}"].rows + state[f"Δ{name}"].rows)
+            for name, columns in SCHEMA.items()}
+
+
+def net_changes(state: State, tables: Iterable[str]) -> dict[str, Table]:
+    """The net log ▲R − ▼R of the given tables, as signed counts."""
+    return {name: Table(SCHEMA[name], signed(state[f"▲{name}"].rows, state[f"▼{name}"].rows)) for name in tables}
+
+
+def signed(more: Bag, less: Bag) -> Bag:
+    """more − less, with signs."""
+    difference = Counter(more)
+    difference.subtract(less)
+    return Counter({row: n for row, n in difference.items() if n})
