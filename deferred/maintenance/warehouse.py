@@ -20,7 +20,7 @@ from deferred.maintenance import explain as explaining
 from deferred.maintenance import operation, propagate, refresh, status, verify, views
 from deferred.maintenance.operation import Operation
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, ViewRecord
-from deferred.spark import bags
+from deferred.spark import bags, server
 from deferred.spark.engine import Engine, table
 from deferred.sql.dialect import parse_statement, quoted
 from deferred.sql.pin import pinned
@@ -44,6 +44,9 @@ class Warehouse:
         if "://" not in str(settings.path):
             Path(settings.path).mkdir(parents=True, exist_ok=True)
         metadata = Metadata.open(settings.metadata_url, create=True)
+        running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
+        if running is not None:  # the one that `deferred engine start` keeps warm
+            return cls(settings, metadata, Engine(None, None, running.remote))
         engine = Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf)
         return cls(settings, metadata, engine)
 
@@ -101,11 +104,7 @@ class Warehouse:
         context = self._context
         record = context.metadata.tables.get(table_name)
         ledger.sync(context, [record], lambda t: transactions.recover(context, t))
-        first = context.metadata.ledger.at(record.id, parse_timestamp(since)) if since is not None else None
-        last = context.metadata.ledger.at(record.id, parse_timestamp(until)) if until is not None \
-            else context.metadata.ledger.last(record.id)
-        after = first.version if first else record.first_version
-        upto = last.version if last else record.first_version
+        after, upto = self._range(record, since, until)
         columns = tuple(c for c in record.columns if not c[1].startswith("variant"))
         names = ", ".join(quoted(n) for n, _ in columns)
         count = quoted(COUNT)
@@ -115,6 +114,14 @@ class Warehouse:
             with changes.guarded(record, after, upto):
                 net = changes.net(context, record, after, upto, columns)
         return context.engine.sql(_signed(net, names))
+
+    def commits(self, table_name: str, since: Any = None, until: Any = None) -> list[LedgerEntry]:
+        """The commits of a table that the log is made of, oldest first. Starts no Spark."""
+        context = self._context
+        record = context.metadata.tables.get(table_name)
+        ledger.sync(context, [record], lambda t: transactions.recover(context, t))
+        after, upto = self._range(record, since, until)
+        return context.metadata.ledger.between(record.id, after, upto)
 
     # ---- views
 
@@ -222,6 +229,13 @@ class Warehouse:
         return status.gc(self._context, timedelta(hours=retain_hours))
 
     # ---- within
+
+    def _range(self, record: TableRecord, since: Any, until: Any) -> tuple[int, int]:
+        """The versions of a table between two moments: after the first one, up to the second."""
+        known = self._context.metadata.ledger
+        first = known.at(record.id, parse_timestamp(since)) if since is not None else None
+        last = known.at(record.id, parse_timestamp(until)) if until is not None else known.last(record.id)
+        return first.version if first else record.first_version, last.version if last else record.first_version
 
     def _made_safe(self, tables: Sequence[TableRecord]) -> None:
         """makesafe_IM and makesafe_DT: views that follow every transaction are brought along with it."""

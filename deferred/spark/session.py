@@ -66,7 +66,7 @@ def _python() -> str:
 
 
 def _no_spark(master: str | None, remote: str | None, reason: str) -> str:
-    where = f"the Spark Connect server {remote}" if remote else f"Spark on {master or 'this machine'}"
+    where = f"the Spark Connect server {remote.split('/;')[0]}" if remote else f"Spark on {master or 'this machine'}"
     first = reason.strip().splitlines()[0] if reason.strip() else "no reason given"
     return (f"{where[0].upper()}{where[1:]} cannot be used: {first}. Check spark.remote and spark.master in the "
             f"configuration; a local Spark needs a JDK 17 or 21 (JAVA_HOME).")
