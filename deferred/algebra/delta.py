@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from deferred.algebra.generate import Generate
 from deferred.algebra.plan import (
     COUNT,
     Change,
@@ -22,6 +23,8 @@ from deferred.algebra.plan import (
     minus,
     union,
 )
+
+INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,12 @@ class Differentiator:
 
     def is_simple(self, plan: Plan) -> bool:
         """Whether a plan is cheap to join with a small change as it stands, without pushing keys into it."""
-        return all(isinstance(node, (Scan, Filter, Project, UnionAll, Values)) for node in plan.walk())
+        return all(isinstance(node, (Scan, Filter, Project, Generate, UnionAll, Values)) for node in plan.walk())
+
+    def comparable(self, left: str, right: str) -> bool:
+        """Whether values of two columns can stand in one set of keys without changing what they are equal to."""
+        kinds = [self.types.get(c, "").lower() for c in (left, right)]
+        return kinds[0] == kinds[1] or all(kind in INTEGRAL for kind in kinds)
 
     def bitwise(self, columns: Iterable[str]) -> frozenset[str]:
         """The columns whose equality in SQL is coarser than identity."""

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deferred.algebra.generate import Generate
 from deferred.algebra.group import Aggregate
 from deferred.algebra.join import Join
+from deferred.algebra.outer import OuterJoin
 from deferred.algebra.plan import Filter, Plan, Project, Scan, UnionAll, pick, used
 from deferred.algebra.scalar import Scalar
+from deferred.algebra.window import Window
 
 
 def prune(plan: Plan) -> Plan:
@@ -47,8 +50,13 @@ def _asked(node: Plan, child: Plan, needed: set[str]) -> set[str]:
         return set(used(*(e for name, e in _kept_outputs(node, needed))))
     if isinstance(node, Filter):
         return needed | used(node.condition)
-    if isinstance(node, Join):
+    if isinstance(node, (Join, OuterJoin)):
         return (needed | used(node.condition)) & set(child.columns)
+    if isinstance(node, Generate):
+        return (needed & set(child.columns)) | used(node.generator)
+    if isinstance(node, Window):
+        functions = [f for name, f in node.functions if name in needed]
+        return (needed & set(child.columns)) | set(node.partition) | used(*functions)
     if isinstance(node, UnionAll):
         asked = {mine for mine, name in zip(child.columns, node.ids, strict=True) if name in needed}
         return asked or {child.columns[0]}
@@ -68,6 +76,9 @@ def _rebuilt(node: Plan, original: Plan, needed: set[str]) -> Plan:
         return replace(node, names=tuple(n for n, _ in pairs), ids=tuple(i for _, i in pairs))
     if isinstance(node, Project):
         return replace(node, outputs=_kept_outputs(node, needed))
+    if isinstance(node, Window):
+        functions = tuple(f for f in node.functions if f[0] in needed)
+        return replace(node, functions=functions) if functions else node.child
     if isinstance(node, Aggregate):
         return replace(node, outputs=tuple(o for o in node.outputs if o[0] in needed))
     if isinstance(node, UnionAll) and isinstance(original, UnionAll):

@@ -60,7 +60,7 @@ def rewrite(expression: Scalar, replace: Callable[[Scalar], Scalar | None]) -> S
         answer = replace(node)
         return node if answer is None else answer.copy()
 
-    return expression.copy().transform(visit, copy=False) if replace(expression) is None else visit(expression)
+    return expression.copy().transform(visit, copy=False)
 
 
 def substitute(expression: Scalar, by: Mapping[str, Scalar]) -> Scalar:

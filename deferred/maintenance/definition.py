@@ -57,7 +57,7 @@ def define(context: Context, sql: str) -> Definition:
             schemas[record.name] = DeltaLog(record.location).columns
         return record.name, schemas[record.name]
 
-    types = Types(context.engine.types)
+    types = Types(context.engine.columns)
     bound = bind(sql, catalog, types)
     return Definition(bound, tables, schemas, types)
 
@@ -76,7 +76,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
             raise InvalidSQLError(f"View {view.name} reads {'.'.join(path)}, which it did not when it was made.")
         return name, schemas[name]
 
-    types = Types(context.engine.types, remembered["types"])
+    types = Types(context.engine.columns, remembered["types"])
     return Definition(bind(view.sql, catalog, types), records, schemas, types)
 
 

@@ -5,19 +5,21 @@ What a view may not contain is refused here, with the construct named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
+from deferred.algebra.group import Aggregate
 from deferred.algebra.join import Join
-from deferred.algebra.plan import Filter, Plan, Project, Scan, UnionAll, Values
+from deferred.algebra.plan import Filter, Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
+from deferred.algebra.window import Limit
 from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError
-from deferred.sql import grouping
-from deferred.sql.dialect import parse_query, text
+from deferred.sql import generators, grouping, sources, subquery, windowing
+from deferred.sql.dialect import parse_query, parse_scalar, text
 from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, name_of, refuse_what_varies
 from deferred.sql.scope import Field, Scope
 from deferred.sql.types import Types
@@ -57,6 +59,10 @@ def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
     outputs = tuple((f.id, column(f.id)) for f in relation.scope.visible)
     plan = relation.plan if tuple(o for o, _ in outputs) == relation.plan.columns else Project(relation.plan, outputs)
     names = tuple(f.name for f in relation.scope.visible)
+    stray = subquery.free(plan)
+    if stray:
+        raise InvalidSQLError("A subquery reads a column of the query around it that is not there where the subquery "
+                              "stands, such as one that GROUP BY has folded.")
     return Bound(prune(plan), names, binder.column_types, tuple(binder.tables), tuple(binder.notes))
 
 
@@ -70,6 +76,9 @@ class Binder:
         self.column_types: dict[str, str] = {}
         self.tables: dict[str, None] = {}
         self.notes: list[str] = []
+        self.ctes: Mapping[str, Relation] = {}
+        self.outers: list[Scope] = []
+        self.pending: dict[str, Plan] = {}
 
     # ---- queries
 
@@ -84,7 +93,7 @@ class Binder:
         if isinstance(node, exp.Values):
             return self.values(node)
         if isinstance(node, exp.Table):
-            return self.table(node, ctes)
+            return sources.table(self, node, ctes)
         raise UnsupportedSQLError(f"A view may not contain {node.key.upper()}: {text(node)[:80]}")
 
     def with_ctes(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Mapping[str, Relation]:
@@ -103,31 +112,164 @@ class Binder:
         return known
 
     def select(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct",
-                                     "order", "kind"})
-        self.ordering(node)
-        source = self.source(node, ctes)
-        where = node.args.get("where")
-        if where is not None:
-            condition = self.scalar(where.this, source.scope, "WHERE")
-            source = Relation(filtered(source.plan, condition), source.scope)
-        items = self.select_items(node, source.scope)
-        having = node.args.get("having")
-        if node.args.get("group") or having or any(_aggregated(e) for _, e in items):
-            result = grouping.grouped(self, node, source, items)
+        self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
+                                     "qualify", "windows", "distinct", "order", "limit", "offset", "kind"})
+        source = sources.source(self, node, ctes)
+        around, self.ctes = self.ctes, ctes
+        try:
+            where = node.args.get("where")
+            if where is not None:
+                source = Relation(self.where(source.plan, source.scope, where.this, "WHERE"), source.scope)
+            result, ordered = self.selected(node, source)
+        finally:
+            self.ctes = around
+        return self.finished(node, result, ordered)
+
+    def selected(self, node: exp.Select, source: Relation) -> tuple[Relation, list[exp.Ordered]]:
+        """The SELECT list over FROM and WHERE, with what ORDER BY asks for in terms of the same columns."""
+        source, items = generators.expanded(self, source, self.select_items(node, source.scope))
+        order = list(node.args["order"].expressions) if node.args.get("order") else []
+        hidden = [("", key.this) for key in order if _position(key.this, items) is None]
+        if hidden and node.args.get("distinct"):
+            raise InvalidSQLError(f"ORDER BY {text(hidden[0][1])} is not in the SELECT DISTINCT list.")
+        everything = [*items, *hidden]
+        if node.args.get("group") or node.args.get("having") or any(_aggregated(e) for _, e in everything):
+            plan, resolved = grouping.grouped(self, node, source, everything)
         else:
-            resolved = self.resolve_items(items, source.scope)
-            result = self.projected(source.plan, [(name, e) for (name, _), e in zip(items, resolved, strict=True)])
-        distinct = node.args.get("distinct")
+            resolved = self.resolve_items(everything, source.scope)
+            plan = self.attached(source.plan)
+        plan, resolved = windowing.windowed(self, node, plan, source.scope, everything, resolved)
+        pairs = [(name, e) for (name, _), e in zip(everything, resolved, strict=True)]
+        result = self.projected(plan, pairs)
+        visible = Scope(result.scope.fields[:len(items)])
+        extra = iter(range(len(items), len(everything)))
+        ids = [f.id for f in result.scope.fields]
+        ordered = [_ordered(key, _position(key.this, items), extra, ids, len(items)) for key in order]
+        return Relation(result.plan, visible), ordered
+
+    def finished(self, node: exp.Expr, result: Relation, ordered: Sequence[exp.Ordered]) -> Relation:
+        """DISTINCT, ORDER BY, LIMIT and OFFSET on top of a query."""
+        distinct = node.args.get("distinct") if isinstance(node, exp.Select) else None
         if distinct is not None:
             if distinct.args.get("on"):
                 raise UnsupportedSQLError("SELECT DISTINCT ON is not supported in a view.")
-            result = Relation(Distinct(result.plan), result.scope)
-        return result
+            ids = [f.id for f in result.scope.fields]
+            result = Relation(Distinct(pick(result.plan, ids)), result.scope)
+        limit, offset = (_number(node, clause) for clause in ("limit", "offset"))
+        if limit is None and offset is None:
+            if ordered:
+                self.notes.append("ORDER BY without LIMIT is ignored: a table has no order.")
+            return Relation(pick(result.plan, [f.id for f in result.scope.fields]), result.scope)
+        if not ordered:
+            raise UnsupportedSQLError("LIMIT without ORDER BY takes any rows, so a recomputation may give others. "
+                                      "Add ORDER BY.")
+        plan: Plan = Limit(result.plan, tuple(ordered), limit, offset or 0)
+        return Relation(pick(plan, [f.id for f in result.scope.fields]), result.scope)
+
+    # ---- subqueries in expressions
+
+    def where(self, plan: Plan, scope: Scope, condition: exp.Expr, clause: str,
+              lifted: Callable[[Scalar], Scalar] = lambda e: e, aliases: Mapping[str, Scalar] | None = None) -> Plan:
+        """σ by a condition of the text; a conjunct that is [NOT] EXISTS or [NOT] IN becomes a semi or anti join."""
+        for part in conjuncts(condition):
+            negated, inner = False, part
+            while isinstance(inner, (exp.Not, exp.Paren)):
+                negated = negated != isinstance(inner, exp.Not)
+                inner = inner.this
+            if isinstance(inner, exp.Exists):
+                plan = subquery.semi(plan, self.inner(inner.this, scope).plan, None, negated, self.like)
+            elif isinstance(inner, exp.In) and inner.args.get("query"):
+                plan = self.membership(plan, scope, inner, negated, clause, lifted)
+            else:
+                resolved = lifted(self.scalar(part, scope, clause, aliases))
+                plan = filtered(self.attached(plan), resolved)
+        return plan
+
+    def membership(self, plan: Plan, scope: Scope, node: exp.In, negated: bool, clause: str,
+                   lifted: Callable[[Scalar], Scalar]) -> Plan:
+        """x IN (SELECT s …) as a semi join on x = s; NOT IN as an anti join on x = s or unknown, as SQL has it."""
+        relation = self.inner(node.args["query"], scope)
+        mine = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        theirs = relation.scope.visible
+        if len(mine) != len(theirs):
+            raise InvalidSQLError(f"{text(node)[:80]}: {len(mine)} values are compared with {len(theirs)} columns.")
+        values = [lifted(self.scalar(e, scope, clause)) for e in mine]
+        plan = self.attached(plan)
+        parts = [exp.EQ(this=wrapped(v), expression=column(f.id)) for v, f in zip(values, theirs, strict=True)]
+        condition = conjunction(parts)
+        assert condition is not None
+        if negated:
+            # The row is out when some s makes the comparison true or unknown.
+            condition = exp.Or(this=exp.Paren(this=condition),
+                               expression=exp.Is(this=exp.Paren(this=condition.copy()), expression=exp.Null()))
+        return subquery.semi(plan, relation.plan, condition, negated, self.like)
+
+    def inner(self, node: exp.Expr, scope: Scope) -> Relation:
+        """A subquery inside an expression; it sees the columns around it."""
+        self.outers.append(scope)
+        waiting, self.pending = self.pending, {}
+        try:
+            return self.query(node, self.ctes)
+        finally:
+            self.outers.pop()
+            self.pending = waiting
+
+    def value_of(self, node: exp.Expr, scope: Scope) -> Scalar:
+        """A subquery as a value: a column that `attached` will join to the plan."""
+        if isinstance(node, exp.Exists):
+            relation = self.inner(node.this, scope)
+            found = exp.GT(this=parse_scalar("COUNT(*)"), expression=exp.Literal.number(0))
+            plan = self.aggregated(relation.plan, found)
+        elif isinstance(node, exp.In):
+            relation = self.inner(node.args["query"], scope)
+            (field,) = relation.scope.visible
+            equal = exp.EQ(this=wrapped(self.scalar(node.this, scope, "IN")), expression=column(field.id))
+            known = parse_scalar("CASE WHEN COUNT_IF(x) > 0 THEN TRUE WHEN COUNT_IF(x IS NULL) > 0 THEN NULL "
+                                 "ELSE FALSE END")
+            plan = self.aggregated(relation.plan, substitute_name(known, "x", exp.Paren(this=equal)))
+        else:
+            relation = self.inner(node, scope)
+            fields = relation.scope.visible
+            if len(fields) != 1:
+                raise InvalidSQLError(f"A subquery used as a value must have one column: {text(node)[:80]}")
+            plan = pick(relation.plan, [fields[0].id])
+            if not _one_row(plan):
+                single = parse_scalar("CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('more than one row returned by a "
+                                      "subquery used as an expression') ELSE ANY_VALUE(x) END")
+                plan = self.aggregated(plan, substitute_name(single, "x", column(fields[0].id)))
+        marker = self.typed("void")
+        self.pending[marker] = plan
+        return column(marker)
+
+    def aggregated(self, plan: Plan, expression: Scalar) -> Plan:
+        """One row with an expression of aggregates over a whole plan."""
+        calls: list[Scalar] = []
+        for call in grouping.calls_in(expression):
+            if call not in calls:
+                calls.append(call)
+        types = self.types.of(calls, self.column_types)
+        ids = [self.typed(type_) for type_ in types]
+        named = list(zip(calls, ids, strict=True))
+        above = rewrite(expression, lambda part: next((column(i) for call, i in named if part == call), None))
+        aggregate = Aggregate(plan, (), tuple((i, call) for call, i in named))
+        return self.projected(aggregate, [("value", above)]).plan
+
+    def attached(self, plan: Plan) -> Plan:
+        """The plan joined with the subqueries that its expressions have asked for."""
+        for marker, inner in list(self.pending.items()):
+            del self.pending[marker]
+            (value,) = inner.columns
+            plan, result = subquery.scalar(plan, inner, self.like)
+            self.column_types[marker] = self.column_types[value]
+            plan = Project(plan, (*((c, column(c)) for c in plan.columns), (marker, result)))
+        return plan
+
+    def like(self, other: str) -> str:
+        """A fresh column of another's type, or of a named type."""
+        return self.typed(self.column_types.get(other, other))
 
     def set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(node, {"with_", "this", "expression", "distinct", "order", "kind"})
-        self.ordering(node)
+        self.refuse_arguments(node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "kind"})
         left, right = self.query(node.this, ctes), self.query(node.expression, ctes)
         fields, others = left.scope.visible, right.scope.visible
         what = type(node).__name__.upper()
@@ -139,11 +281,17 @@ class Binder:
         ids = tuple(self.typed(type_) for type_ in common)
         scope = Scope(tuple(Field(f.name, i) for f, i in zip(fields, ids, strict=True)))
         every = not node.args.get("distinct")
+        plan: Plan
         if isinstance(node, exp.Union):
-            union = UnionAll(tuple(plans), ids)
-            return Relation(union if every else Distinct(union), scope)
-        kind = "EXCEPT" if isinstance(node, exp.Except) else "INTERSECT"
-        return Relation(SetOperation(plans[0], plans[1], kind, every, ids), scope)
+            plan = UnionAll(tuple(plans), ids)
+            plan = plan if every else Distinct(plan)
+        else:
+            kind = "EXCEPT" if isinstance(node, exp.Except) else "INTERSECT"
+            plan = SetOperation(plans[0], plans[1], kind, every, ids)
+        order = node.args["order"].expressions if node.args.get("order") else []
+        named = [(f.name, exp.Null()) for f in fields]
+        ordered = [_ordered(key, _position(key.this, named), iter(()), ids, len(ids)) for key in order]
+        return self.finished(node, Relation(plan, scope), ordered)
 
     def values(self, node: exp.Values) -> Relation:
         tuples = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in node.expressions]
@@ -162,92 +310,7 @@ class Binder:
         cast = tuple(tuple(exp.cast(e, t, dialect="spark") for e, t in zip(row, types, strict=True)) for row in rows)
         alias = node.args.get("alias")
         scope = Scope(tuple(Field(f"col{i + 1}", c) for i, c in enumerate(ids)))
-        return Relation(Values(ids, cast), self.aliased(scope, alias))
-
-    # ---- FROM
-
-    def source(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
-        """FROM and its joins: inner and cross joins become one n-ary product, with the conditions above it."""
-        clause = node.args.get("from_")
-        if clause is None:
-            one = self.typed("int")
-            return Relation(Values((one,), ((exp.Literal.number(1),),)), Scope(()))
-        result = self.relation(clause.this, ctes)
-        for join in node.args.get("joins") or []:
-            result = self.join(result, join, ctes)
-        return result
-
-    def join(self, left: Relation, join: exp.Join, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(join, {"this", "on", "side", "kind", "using", "method"})
-        side, kind, method = join.side, join.kind, join.method
-        if side or kind not in ("", "INNER", "CROSS") or method not in ("", "NATURAL"):
-            what = " ".join(word for word in (method, side, kind, "JOIN") if word)
-            raise UnsupportedSQLError(f"{what} is not supported in a view.")
-        right = self.relation(join.this, ctes)
-        using = [c.name for c in join.args.get("using") or []]
-        if method == "NATURAL":
-            theirs = {f.name.casefold() for f in right.scope.visible}
-            using = [f.name for f in left.scope.visible if f.name.casefold() in theirs]
-        scope = left.scope + right.scope
-        conditions: list[Scalar] = []
-        for name in using:
-            pair = [side.scope.find([name]) for side in (left, right)]
-            if pair[0] is None or pair[1] is None:
-                raise UnknownObjectError(f"USING ({name}): both sides of the join must have a column {name}.")
-            conditions.append(exp.EQ(this=column(pair[0][0].id), expression=column(pair[1][0].id)))
-        if using:
-            scope = _merged(left.scope, right.scope, using)
-        on = join.args.get("on")
-        if on is not None:
-            conditions.extend(conjuncts(self.scalar(on, scope, "ON")))
-        return Relation(product(left.plan, right.plan, conditions), scope)
-
-    def relation(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
-        """One item of FROM."""
-        if isinstance(node, exp.Table):
-            return self.with_joins(self.table(node, ctes), node, ctes)
-        if isinstance(node, exp.Subquery):
-            self.refuse_arguments(node, {"this", "alias", "with_", "joins"})
-            known = self.with_ctes(node, ctes)
-            inside = self.relation if isinstance(node.this, exp.Table) else self.query
-            inner = inside(node.this, known)
-            scope = self.aliased(inner.scope, node.args.get("alias"))
-            return self.with_joins(Relation(inner.plan, scope), node, ctes)
-        if isinstance(node, exp.Values):
-            return self.values(node)
-        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}")
-
-    def with_joins(self, relation: Relation, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
-        """The joins that stand inside parentheses with a table."""
-        for join in node.args.get("joins") or []:
-            relation = self.join(relation, join, ctes)
-        return relation
-
-    def table(self, node: exp.Table, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(node, {"this", "alias", "db", "catalog", "joins"})
-        if not isinstance(node.this, exp.Identifier):
-            raise UnsupportedSQLError(f"FROM may not contain a table function: {text(node)[:80]}")
-        path = tuple(part.name for part in node.parts)
-        cte = ctes.get(path[0].casefold()) if len(path) == 1 else None
-        if cte is not None:
-            return self.instance(cte, node.args.get("alias"), path)
-        name, schema = self.catalog(path)
-        self.tables[name] = None
-        ids = tuple(self.typed(type_) for _, type_ in schema)
-        scope = Scope(tuple(Field(n, i, path) for (n, _), i in zip(schema, ids, strict=True)))
-        return Relation(Scan(name, tuple(n for n, _ in schema), ids), self.aliased(scope, node.args.get("alias")))
-
-    def instance(self, cte: Relation, alias: exp.TableAlias | None, path: tuple[str, ...]) -> Relation:
-        """One use of a common table expression: fresh columns over the one shared plan."""
-        fields = cte.scope.visible
-        renamed = tuple((self.typed(self.column_types[f.id]), column(f.id)) for f in fields)
-        scope = Scope(tuple(replace(f, id=i, qualifier=path) for f, (i, _) in zip(fields, renamed, strict=True)))
-        return Relation(Project(cte.plan, renamed), self.aliased(scope, alias))
-
-    def aliased(self, scope: Scope, alias: exp.TableAlias | None) -> Scope:
-        if alias is None:
-            return scope
-        return scope.named((alias.name,) if alias.name else (), [c.name for c in alias.args.get("columns") or []])
+        return Relation(Values(ids, cast), sources.aliased(scope, alias))
 
     # ---- SELECT list
 
@@ -260,8 +323,6 @@ class Binder:
                 items.extend(self.star(star, item, scope))
             elif isinstance(item, exp.Alias):
                 items.append((item.alias, item.this))
-            elif isinstance(item, exp.Aliases):
-                raise UnsupportedSQLError(f"A generator in SELECT is not supported in a view: {text(item)}")
             else:
                 items.append((item.name if isinstance(item, (exp.Column, exp.Dot)) else text(item), item))
         return items
@@ -302,20 +363,14 @@ class Binder:
     def scalar(self, node: exp.Expr, scope: Scope, clause: str,
                aliases: Mapping[str, Scalar] | None = None) -> Scalar:
         """An expression of the text with every column resolved; what no rule exists for is refused by name."""
-        for part in node.walk():
-            if isinstance(part, (exp.Query, exp.Exists)) or (isinstance(part, exp.In) and part.args.get("query")):
-                raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}")
-            if isinstance(part, exp.Window) or name_of(part) in WINDOW_ONLY:
-                raise UnsupportedSQLError(f"A window function is not supported in a view: {text(part)[:80]}")
-            if name_of(part) in GENERATORS:
-                raise UnsupportedSQLError(f"A generator in {clause} is not supported in a view: {text(part)[:80]}")
-            if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
-                raise UnsupportedSQLError(f"A parameter is not supported in a view: {text(part)}")
-            grouping.refuse_unknown_aggregate(part)
-            if clause not in ("SELECT", "HAVING") and is_aggregate(part):
-                raise InvalidSQLError(f"{text(part)} is an aggregate and may not stand in {clause}.")
+        refused(node, clause)
 
         def replace_column(part: Scalar) -> Scalar | None:
+            if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or (
+                    isinstance(part, exp.In) and part.args.get("query")):
+                if clause not in ("SELECT", "WHERE", "HAVING"):
+                    raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}")
+                return self.value_of(part, scope)
             if not isinstance(part, exp.Column) or is_bound(part):
                 return None
             resolved = scope.resolve(part)
@@ -323,6 +378,8 @@ class Binder:
                 resolved = aliases.get(part.name.casefold())
                 if resolved is not None and not isinstance(resolved, (exp.Column, exp.Literal)):
                     resolved = exp.Paren(this=resolved.copy())
+            for around in reversed(self.outers):
+                resolved = around.resolve(part) if resolved is None else resolved
             if resolved is None:
                 raise scope.unknown(part)
             return resolved
@@ -350,10 +407,6 @@ class Binder:
             return side.plan
         return Project(side.plan, tuple(outputs))
 
-    def ordering(self, node: exp.Expr) -> None:
-        if node.args.get("order"):
-            self.notes.append("ORDER BY without LIMIT is ignored: a table has no order.")
-
     def refuse_arguments(self, node: exp.Expr, allowed: set[str]) -> None:
         """Refuse every clause that no rule exists for, rather than overlook it."""
         for name, value in node.args.items():
@@ -370,27 +423,84 @@ def filtered(plan: Plan, condition: Scalar) -> Plan:
     return Filter(plan, condition)
 
 
-def product(left: Plan, right: Plan, conditions: Sequence[Scalar]) -> Plan:
-    """left ⋈ right as one n-ary join, whatever was joined already."""
-    inputs: list[Plan] = []
-    parts: list[Scalar] = []
-    for plan in (left, right):
-        if isinstance(plan, Join):
-            inputs.extend(plan.inputs)
-            parts.extend(conjuncts(plan.condition))
-        else:
-            inputs.append(plan)
-    return Join(tuple(inputs), conjunction([*parts, *conditions]))
+def wrapped(expression: Scalar) -> Scalar:
+    """An operand that keeps together next to any operator."""
+    plain = isinstance(expression, (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Anonymous))
+    return expression if plain else exp.Paren(this=expression)
 
 
-def _merged(left: Scope, right: Scope, using: Sequence[str]) -> Scope:
-    """USING: the common columns once and first, then the rest of either side."""
-    names = {name.casefold() for name in using}
-    first = [f for name in using for f in left.visible if f.name.casefold() == name.casefold()]
-    rest = [f for f in left.fields if f not in first]
-    others = [replace(f, hidden=True) if f.name.casefold() in names else f for f in right.fields]
-    return Scope((*first, *rest, *others))
+def substitute_name(expression: Scalar, name: str, by: Scalar) -> Scalar:
+    """A parsed template with one of its names exchanged."""
+    return rewrite(expression, lambda part: by if isinstance(part, exp.Column) and not is_bound(part)
+                   and part.name == name else None)
+
+
+def refused(node: exp.Expr, clause: str) -> None:
+    """What no rule exists for in an expression, outside its subqueries."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, (exp.Query, exp.Subquery)):
+            continue
+        if isinstance(part, exp.Window) and clause not in ("SELECT", "QUALIFY"):
+            raise InvalidSQLError(f"A window function may not stand in {clause}: {text(part)[:80]}")
+        over = isinstance(part.parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls))
+        if name_of(part) in WINDOW_ONLY and not over:
+            raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).")
+        if name_of(part) in GENERATORS:
+            raise UnsupportedSQLError(f"A generator inside an expression is not supported: {text(part)[:80]}")
+        if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
+            raise UnsupportedSQLError(f"A parameter is not supported in a view: {text(part)}")
+        if not over:
+            grouping.refuse_unknown_aggregate(part)
+            if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):
+                raise InvalidSQLError(f"{text(part)} is an aggregate and may not stand in {clause}.")
+        stack.extend(part.iter_expressions())
+
+
+def _one_row(plan: Plan) -> bool:
+    """Whether a plan yields exactly one row whatever it reads: a projection of a global aggregate."""
+    while isinstance(plan, Project):
+        plan = plan.child
+    return isinstance(plan, Aggregate) and not plan.keys
+
+
+def _position(key: exp.Expr, items: Sequence[tuple[str, exp.Expr]]) -> int | None:
+    """The position of the output column that an ORDER BY key names, by number or alias."""
+    if isinstance(key, exp.Literal) and key.is_int:
+        return int(key.this) - 1
+    if isinstance(key, exp.Column):
+        names = [name.casefold() for name, _ in items]
+        if len(key.parts) == 1 and key.name.casefold() in names:
+            return names.index(key.name.casefold())
+    return next((i for i, (_, e) in enumerate(items) if e == key), None)
+
+
+def _ordered(key: exp.Ordered, position: int | None, extra: Iterator[int], ids: Sequence[str],
+             shown: int) -> exp.Ordered:
+    """An ORDER BY key as a column of the result: the one it names, or the next of those added for it."""
+    found = next(extra, None) if position is None else position if 0 <= position < shown else None
+    if found is None:
+        raise InvalidSQLError(f"ORDER BY {text(key.this)} is not among the {shown} columns of the result.")
+    result = key.copy()
+    result.set("this", column(ids[found]))
+    return result
+
+
+def _number(node: exp.Expr, clause: str) -> int | None:
+    found = node.args.get(clause)
+    if found is None:
+        return None
+    value = found.expression
+    if not isinstance(value, exp.Literal) or not value.is_int:
+        raise UnsupportedSQLError(f"{clause.upper()} must be a plain number in a view: {text(found)}")
+    return int(value.this)
 
 
 def _aggregated(expression: exp.Expr) -> bool:
-    return any(is_aggregate(part) for part in expression.walk())
+    """Whether an expression holds an aggregate of its own: not a window's, not a subquery's."""
+    if isinstance(expression, (exp.Query, exp.Subquery, exp.Exists)):
+        return False
+    if isinstance(expression, exp.Window):
+        return any(_aggregated(part) for part in windowing.inside(expression))
+    return is_aggregate(expression) or any(_aggregated(part) for part in expression.iter_expressions())

@@ -19,7 +19,7 @@ REFUSED_AGGREGATES = frozenset({
     "covar_samp", "corr", "kurtosis", "skewness", "median", "mode", "percentile", "percentile_approx",
     "approx_percentile", "percentile_cont", "percentile_disc", "approx_count_distinct", "max_by", "min_by",
     "count_min_sketch", "histogram_numeric", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
-    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "grouping", "grouping_id", "bitmap_construct_agg",
+    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "bitmap_construct_agg",
     "bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "try_sum", "try_avg", "product", "approx_top_k",
 })
 
@@ -61,7 +61,8 @@ def name_of(node: exp.Expr) -> str | None:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    return name_of(node) in AGGREGATES or isinstance(node, exp.AggFunc)
+    name = name_of(node)
+    return name in AGGREGATES or name in REFUSED_AGGREGATES or isinstance(node, exp.AggFunc)
 
 
 def refuse_what_varies(expression: exp.Expr) -> None:

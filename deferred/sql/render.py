@@ -8,8 +8,10 @@ from functools import singledispatchmethod
 from typing import Protocol
 
 from deferred.algebra.delta import Program
+from deferred.algebra.generate import Generate
 from deferred.algebra.group import Aggregate
 from deferred.algebra.join import Join
+from deferred.algebra.outer import OuterJoin
 from deferred.algebra.plan import (
     COUNT,
     Change,
@@ -26,6 +28,7 @@ from deferred.algebra.plan import (
 )
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
 from deferred.algebra.sets import Distinct, SetOperation
+from deferred.algebra.window import Limit, Window
 from deferred.sql.dialect import ViewSQL
 
 
@@ -58,6 +61,7 @@ class Renderer:
 
     dialect: object = ViewSQL
     semi_join = "LEFT SEMI JOIN"
+    anti_join = "LEFT ANTI JOIN"
 
     def __init__(self, sources: Sources, broadcast: bool = True) -> None:
         self.sources = sources
@@ -162,6 +166,31 @@ class Renderer:
         hint = self.hint("j0") if COUNT in plan.inputs[0].columns else ""
         return (f"SELECT {hint}{self.list(plan.columns)} FROM {joined}"
                 + (f" WHERE {self.scalar(filter_)}" if filter_ is not None else ""))
+
+    @render.register
+    def _(self, plan: OuterJoin) -> str:
+        words = {"LEFT": "LEFT JOIN", "FULL": "FULL JOIN", "SEMI": self.semi_join, "ANTI": self.anti_join}
+        return (f"SELECT {self.list(plan.columns)} FROM {self.below(plan.left, 'l')} {words[plan.kind]} "
+                f"{self.below(plan.right, 'r')} ON {self.scalar(plan.condition)}")
+
+    @render.register
+    def _(self, plan: Window) -> str:
+        functions = ", ".join(f"{self.scalar(f)} AS {self.quote(name)}" for name, f in plan.decided)
+        return f"SELECT {self.list(plan.child.columns)}, {functions} FROM {self.below(plan.child, 'q')}"
+
+    @render.register
+    def _(self, plan: Limit) -> str:
+        order = ", ".join(self.scalar(o) for o in plan.decided)
+        limit = f" LIMIT {plan.count}" if plan.count is not None else ""
+        offset = f" OFFSET {plan.offset}" if plan.offset else ""
+        return f"SELECT {self.list(plan.columns)} FROM {self.below(plan.child, 'q')} ORDER BY {order}{limit}{offset}"
+
+    @render.register
+    def _(self, plan: Generate) -> str:
+        outer = "OUTER " if plan.outer else ""
+        source = self.below(plan.child, "q")
+        return (f"SELECT {self.list(plan.columns)} FROM {source} "
+                f"LATERAL VIEW {outer}{self.scalar(plan.generator)} g AS {self.list(plan.ids)}")
 
     @render.register
     def _(self, plan: Aggregate) -> str:

@@ -9,22 +9,23 @@ from sqlglot import exp
 from deferred.algebra.scalar import columns_of
 from deferred.sql.dialect import quoted, text
 
-Engine = Callable[[str], list[str]]
-"""Answers the column types of a query, as DDL, without running it."""
+Engine = Callable[[str], list[tuple[str, str]]]
+"""Answers the columns of a query, name and type as DDL, without running it."""
 
 
 class Types:
     """The engine's answers about types; a view keeps them, so that binding it again asks nobody.
 
-    >>> Types(lambda sql: ["int"]).of([exp.Literal.number(1)], {})
+    >>> Types(lambda sql: [("t0", "int")]).of([exp.Literal.number(1)], {})
     ['int']
     """
 
-    def __init__(self, engine: Engine, known: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, engine: Engine, known: Mapping[str, Sequence[Sequence[str]]] | None = None) -> None:
         self._engine = engine
-        self.known: dict[str, list[str]] = {sql: list(types) for sql, types in (known or {}).items()}
+        self.known: dict[str, list[tuple[str, str]]] = {
+            sql: [(name, type_) for name, type_ in columns] for sql, columns in (known or {}).items()}
 
-    def ask(self, sql: str) -> list[str]:
+    def ask(self, sql: str) -> list[tuple[str, str]]:
         if sql not in self.known:
             self.known[sql] = self._engine(sql)
         return self.known[sql]
@@ -34,14 +35,24 @@ class Types:
         """The types of expressions over columns of known types; with `keys`, of aggregates in groups of those."""
         if not expressions:
             return []
-        read = sorted(frozenset().union(*(columns_of(e) for e in expressions), keys or ()))
-        source = ", ".join(f"CAST(NULL AS {inputs[c]}) AS {quoted(c)}" for c in read) or "1 AS one"
         outputs = ", ".join(f"{text(e)} AS {quoted(f't{i}')}" for i, e in enumerate(expressions))
         grouping = f" GROUP BY {', '.join(quoted(c) for c in sorted(keys))}" if keys else ""
-        return self.ask(f"SELECT {outputs} FROM (SELECT {source}){grouping}")
+        source = self._source(frozenset().union(*(columns_of(e) for e in expressions), keys or ()), inputs)
+        return [type_ for _, type_ in self.ask(f"SELECT {outputs} FROM {source}{grouping}")]
+
+    def generated(self, generator: exp.Expr, inputs: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The columns that a generator makes."""
+        return self.ask(f"SELECT {text(generator)} FROM {self._source(columns_of(generator), inputs)}")
 
     def common(self, left: str, right: str) -> str:
         """The type in which a set operation meets columns of two types."""
-        if left == right:
+        if left == right or right == "void":
             return left
-        return self.ask(f"SELECT CAST(NULL AS {left}) AS t UNION ALL SELECT CAST(NULL AS {right}) AS t")[0]
+        if left == "void":
+            return right
+        return self.ask(f"SELECT CAST(NULL AS {left}) AS t UNION ALL SELECT CAST(NULL AS {right}) AS t")[0][1]
+
+    def _source(self, columns: Iterable[str], inputs: Mapping[str, str]) -> str:
+        """A row of NULLs in the types of the columns."""
+        listed = ", ".join(f"CAST(NULL AS {inputs[c]}) AS {quoted(c)}" for c in sorted(columns))
+        return f"(SELECT {listed or '1 AS one'})"

@@ -1,0 +1,45 @@
+"""Generators: rows made out of one row (explode and its kin). Linear, like a projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deferred.algebra.plan import COUNT, Keys, Plan, Restrict, pick
+from deferred.algebra.scalar import Scalar
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+
+
+@dataclass(frozen=True, eq=False)
+class Generate(Plan):
+    """Every row of E with each row that a generator makes of it; with `outer`, with NULLs where it makes none."""
+
+    child: Plan
+    generator: Scalar
+    ids: tuple[str, ...]
+    outer: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.child.columns, *self.ids)
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.child,)
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        (child,) = children
+        return replace(self, child=child)
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(μ(E)) = μ(Δ(E)): a generator looks at one row, so counts are carried along."""
+        change = d.delta(self.child)
+        return None if change is None else pick(replace(self, child=change), (*self.columns, COUNT))
+
+    def restricted(self, keys: Keys) -> Plan:
+        below = keys.renamed({c: c for c in self.child.columns})
+        plan = self if below is None else replace(self, child=self.child.restricted(below))
+        return plan if keys.columns <= set(self.child.columns) else Restrict(plan, keys)

@@ -1,0 +1,135 @@
+"""Outer, semi and anti joins: linear in the left side while the right one stays, else decided at the touched keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deferred.algebra.join import Join
+from deferred.algebra.plan import COUNT, Keys, Plan, Project, Restrict, pick, union
+from deferred.algebra.scalar import Scalar, column, conjuncts, equated_columns
+from deferred.algebra.sets import Distinct
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+
+LEFT, FULL, SEMI, ANTI = "LEFT", "FULL", "SEMI", "ANTI"
+
+
+@dataclass(frozen=True, eq=False)
+class OuterJoin(Plan):
+    """E ⟕ F (LEFT), E ⟗ F (FULL), E ⋉ F (SEMI: rows of E with a partner), E ▷ F (ANTI: rows of E without one)."""
+
+    left: Plan
+    right: Plan
+    kind: str
+    condition: Scalar
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns if self.kind in (SEMI, ANTI) else (*self.left.columns, *self.right.columns)
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        left, right = children
+        return replace(self, left=left, right=right)
+
+    @property
+    def maintained(self) -> str:
+        return "touched keys"
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(E ∘ F) = Δ(E) ∘ New(F) while F stays: each row of E asks F for itself.
+
+        When F changes, Δ = New(E|K) ∘ New(F|K) − Old(E|K) ∘ Old(F|K), K the join keys that Δ(E) or Δ(F) touch: a row
+        with another key has the partners it had. Without an equality to take keys from, K is the rows of E that match
+        a changed row of F. Gupta et al.'s rule for negation, at the keys instead of the whole relation.
+        """
+        left, right = d.delta(self.left), d.delta(self.right)
+        if left is None and right is None:
+            return None
+        left = None if left is None else d.shared(left)
+        if right is None and left is not None and self.kind != FULL:
+            return self._linear(d, left)
+        right = None if right is None else d.shared(right)
+        pairs = self._pairs(d)
+        if pairs:
+            keys = self._touched_keys(d, left, right, pairs)
+            new_left, old_left = d.states(self.left, left, Keys(keys, tuple((a, a) for a, _ in pairs)))
+            new_right, old_right = d.states(self.right, right, Keys(keys, tuple((b, a) for a, b in pairs)))
+        else:
+            rows = None if self.kind == FULL else self._touched_rows(d, left, right)
+            new_left, old_left = d.states(self.left, left, rows)
+            new_right, old_right = d.states(self.right, right, None)
+        return d.difference(replace(self, left=new_left, right=new_right),
+                            replace(self, left=old_left, right=old_right), self.columns)
+
+    def _linear(self, d: Differentiator, change: Plan) -> Plan:
+        pairs = self._pairs(d)
+        right = self.right
+        if pairs and not d.is_simple(right):
+            right = right.restricted(Keys(change, tuple((b, a) for a, b in pairs)))
+        return pick(replace(self, left=change, right=right), (*self.columns, COUNT))
+
+    def _touched_keys(self, d: Differentiator, left: Plan | None, right: Plan | None,
+                      pairs: Sequence[tuple[str, str]]) -> Plan:
+        names = tuple(a for a, _ in pairs)
+        sides = []
+        if left is not None:
+            sides.append(pick(left, names))
+        if right is not None:
+            sides.append(Project(right, tuple((a, column(b)) for a, b in pairs)))
+        keys = union(sides, names)
+        assert keys is not None
+        return d.shared(Distinct(keys))
+
+    def _touched_rows(self, d: Differentiator, left: Plan | None, right: Plan | None) -> Keys:
+        """The rows of E, in either state, that a changed row of F matches, and those that have changed themselves."""
+        columns = self.left.columns
+        changed = [] if left is None else [pick(left, columns)]
+        either = union([self.left, *changed], columns)
+        assert either is not None
+        touched = list(changed)
+        if right is not None:
+            matched = Join((pick(right, self.right.columns), either), self.condition)
+            touched.append(pick(matched, columns))
+        rows = union(touched, columns)
+        assert rows is not None
+        return Keys(d.shared(Distinct(rows)), tuple((c, c) for c in columns))
+
+    def _pairs(self, d: Differentiator) -> list[tuple[str, str]]:
+        """(column of E, column of F) that the condition equates and whose values are of one kind."""
+        pairs = []
+        for part in conjuncts(self.condition):
+            equated = equated_columns(part)
+            if equated is None:
+                continue
+            for a, b in (equated, equated[::-1]):
+                if a in self.left.columns and b in self.right.columns and d.comparable(a, b):
+                    pairs.append((a, b))
+        return list(dict(pairs).items())
+
+    def restricted(self, keys: Keys) -> Plan:
+        """(E ⟕ F) ⋉ K = (E ⋉ K) ⟕ F on columns of E; F by the columns that the condition equates to them.
+
+        A full join keeps rows of F that E's restriction would orphan, so there K is compared above it.
+        """
+        if self.kind == FULL:
+            return Restrict(self, keys)
+        mine = keys.renamed({c: c for c in self.left.columns})
+        if mine is None:
+            return Restrict(self, keys)
+        equal: dict[str, str] = {}
+        for part in conjuncts(self.condition):
+            equated = equated_columns(part)
+            for a, b in (equated, equated[::-1]) if equated else ():
+                if a in self.left.columns and b in self.right.columns:
+                    equal.setdefault(a, b)
+        theirs = mine.renamed(equal)
+        plan = replace(self, left=self.left.restricted(mine),
+                       right=self.right if theirs is None else self.right.restricted(theirs))
+        return plan if keys.columns <= set(self.left.columns) else Restrict(plan, keys)

@@ -1,0 +1,185 @@
+"""Binding of FROM: tables, derived tables, joins of every kind, LATERAL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
+from deferred.algebra.plan import Plan, Project, Scan, Values
+from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts
+from deferred.errors import UnknownObjectError, UnsupportedSQLError
+from deferred.sql import generators, subquery
+from deferred.sql.dialect import text
+from deferred.sql.scope import Field, Scope
+
+if TYPE_CHECKING:
+    from deferred.sql.bind import Binder, Relation
+
+
+def source(binder: Binder, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
+    """FROM and all that is joined to it: inner and cross joins become one n-ary product, with its conditions."""
+    from deferred.sql.bind import Relation
+
+    clause = node.args.get("from_")
+    if clause is None:
+        one = binder.typed("int")
+        result = Relation(Values((one,), ((exp.Literal.number(1),),)), Scope(()))
+    else:
+        result = relation(binder, clause.this, ctes)
+    for join in node.args.get("joins") or []:
+        result = joined(binder, result, join, ctes)
+    for view in node.args.get("laterals") or []:
+        result = generators.lateral_view(binder, result, view)
+    return result
+
+
+def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
+    """One item of FROM, with the joins that stand inside its parentheses."""
+    from deferred.sql.bind import Relation
+
+    if isinstance(node, exp.Table):
+        result = table(binder, node, ctes)
+    elif isinstance(node, exp.Subquery):
+        binder.refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals"})
+        known = binder.with_ctes(node, ctes)
+        inner = relation(binder, node.this, known) if isinstance(node.this, (exp.Table, exp.Subquery)) \
+            else binder.query(node.this, known)
+        result = Relation(inner.plan, aliased(inner.scope, node.args.get("alias")))
+    elif isinstance(node, exp.Values):
+        result = binder.values(node)
+    else:
+        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}")
+    for join in node.args.get("joins") or []:
+        result = joined(binder, result, join, ctes)
+    for view in node.args.get("laterals") or []:
+        result = generators.lateral_view(binder, result, view)
+    return result
+
+
+def table(binder: Binder, node: exp.Table, ctes: Mapping[str, Relation]) -> Relation:
+    """A tracked table or view, or one use of a common table expression."""
+    from deferred.sql.bind import Relation
+
+    binder.refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals"})
+    if not isinstance(node.this, exp.Identifier):
+        raise UnsupportedSQLError(f"FROM may not contain a table function: {text(node)[:80]}")
+    path = tuple(part.name for part in node.parts)
+    cte = ctes.get(path[0].casefold()) if len(path) == 1 else None
+    if cte is not None:
+        fields = cte.scope.visible
+        renamed = tuple((binder.typed(binder.column_types[f.id]), column(f.id)) for f in fields)
+        scope = Scope(tuple(replace(f, id=i, qualifier=path) for f, (i, _) in zip(fields, renamed, strict=True)))
+        return Relation(Project(cte.plan, renamed), aliased(scope, node.args.get("alias")))
+    name, schema = binder.catalog(path)
+    binder.tables[name] = None
+    ids = tuple(binder.typed(type_) for _, type_ in schema)
+    scope = Scope(tuple(Field(n, i, path) for (n, _), i in zip(schema, ids, strict=True)))
+    return Relation(Scan(name, tuple(n for n, _ in schema), ids), aliased(scope, node.args.get("alias")))
+
+
+def aliased(scope: Scope, alias: exp.TableAlias | None) -> Scope:
+    if alias is None:
+        return scope
+    return scope.named((alias.name,) if alias.name else (), [c.name for c in alias.args.get("columns") or []])
+
+
+def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Relation]) -> Relation:
+    """left JOIN right of any kind."""
+    from deferred.sql.bind import Relation
+
+    binder.refuse_arguments(join, {"this", "on", "side", "kind", "using", "method"})
+    side, kind, method = join.side, join.kind, join.method
+    if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or \
+            method not in ("", "NATURAL"):
+        what = " ".join(word for word in (method, side, kind, "JOIN") if word)
+        raise UnsupportedSQLError(f"{what} is not supported in a view.")
+    if isinstance(join.this, exp.Lateral):
+        return _lateral(binder, left, join, ctes)
+    right = relation(binder, join.this, ctes)
+    using = [c.name for c in join.args.get("using") or []]
+    if method == "NATURAL":
+        theirs = {f.name.casefold() for f in right.scope.visible}
+        using = [f.name for f in left.scope.visible if f.name.casefold() in theirs]
+    conditions = [_equal(left.scope, right.scope, name) for name in using]
+    both = left.scope + right.scope
+    on = join.args.get("on")
+    if on is not None:
+        conditions.extend(conjuncts(binder.scalar(on, both, "ON")))
+    if kind in ("SEMI", "ANTI"):
+        plan: Plan = OuterJoin(left.plan, right.plan, SEMI if kind == "SEMI" else ANTI, _all(conditions))
+        return Relation(plan, left.scope)
+    if not side:
+        plan = subquery.product_of(left.plan, right.plan, conditions)
+        return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
+    if side == "RIGHT":
+        plan = OuterJoin(right.plan, left.plan, LEFT, _all(conditions))
+        return Relation(plan, _merged(left.scope, right.scope, using, right.scope) if using else both)
+    plan = OuterJoin(left.plan, right.plan, FULL if side == "FULL" else LEFT, _all(conditions))
+    if side == "FULL" and using:
+        return _coalesced(binder, plan, left.scope, right.scope, using)
+    return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
+
+
+def _lateral(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Relation]) -> Relation:
+    """JOIN LATERAL (subquery that reads the left side's columns)."""
+    from deferred.sql.bind import Relation
+
+    node = join.this
+    if not isinstance(node.this, exp.Subquery):
+        return generators.lateral_view(binder, left, node)
+    binder.outers.append(left.scope)
+    try:
+        inner = binder.query(node.this, ctes)
+    finally:
+        binder.outers.pop()
+    scope = left.scope + aliased(inner.scope, node.args.get("alias"))
+    on = join.args.get("on")
+    condition = None if on is None else binder.scalar(on, scope, "ON")
+    return Relation(subquery.lateral(left.plan, inner.plan, condition, join.side == "LEFT", binder.like), scope)
+
+
+def _all(conditions: Sequence[Scalar]) -> Scalar:
+    whole = conjunction(conditions)
+    return whole if whole is not None else exp.true()
+
+
+def _equal(left: Scope, right: Scope, name: str) -> Scalar:
+    pair = [scope.find([name]) for scope in (left, right)]
+    if pair[0] is None or pair[1] is None:
+        raise UnknownObjectError(f"USING ({name}): both sides of the join must have a column {name}.")
+    return exp.EQ(this=column(pair[0][0].id), expression=column(pair[1][0].id))
+
+
+def _merged(left: Scope, right: Scope, using: Sequence[str], shown: Scope | None = None) -> Scope:
+    """USING: the common columns once and first, then the rest of either side.
+
+    Of each pair one column stands for both: the left one, or that of the side whose rows are all kept.
+    """
+    names = {name.casefold() for name in using}
+    chosen = shown or left
+    first = [f for name in using for f in chosen.visible if f.name.casefold() == name.casefold()]
+    rest = [replace(f, hidden=True) if f.name.casefold() in names else f
+            for f in (*left.fields, *right.fields) if f not in first]
+    return Scope((*first, *rest))
+
+
+def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Sequence[str]) -> Relation:
+    """FULL JOIN … USING: the common column is the left one's value, or the right one's where there is no left row."""
+    from deferred.sql.bind import Relation
+
+    first, outputs = [], [(c, column(c)) for c in plan.columns]
+    for name in using:
+        pair = [scope.find([name]) for scope in (left, right)]
+        assert pair[0] is not None
+        assert pair[1] is not None
+        value = exp.Anonymous(this="COALESCE", expressions=[column(pair[0][0].id), column(pair[1][0].id)])
+        shown = binder.typed(binder.types.of([value], binder.column_types)[0])
+        outputs.append((shown, value))  # type: ignore[arg-type]
+        first.append(Field(pair[0][0].name, shown))
+    names = {name.casefold() for name in using}
+    rest = [replace(f, hidden=True) if f.name.casefold() in names else f for f in (*left.fields, *right.fields)]
+    return Relation(Project(plan, tuple(outputs)), Scope((*first, *rest)))

@@ -1,0 +1,118 @@
+"""Binding of window functions and QUALIFY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra.plan import Filter, Plan, Project
+from deferred.algebra.scalar import Scalar, column, rewrite
+from deferred.algebra.window import Window
+from deferred.errors import UnknownObjectError, UnsupportedSQLError
+from deferred.sql.dialect import text
+from deferred.sql.functions import AGGREGATES, name_of
+
+if TYPE_CHECKING:
+    from deferred.sql.bind import Binder
+    from deferred.sql.scope import Scope
+
+FUNCTIONS = AGGREGATES | {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead",
+                          "first_value", "last_value", "nth_value", "first", "last"}
+
+
+def inside(window: exp.Window) -> Iterator[exp.Expr]:
+    """What a window reads: the arguments of its function, its partition and order, not the function itself."""
+    function = window.this
+    while isinstance(function, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        if isinstance(function, exp.Filter):
+            yield function.expression
+        function = function.this
+    yield from function.iter_expressions()
+    for part in (*(window.args.get("partition_by") or []), window.args.get("order"), window.args.get("spec")):
+        if isinstance(part, exp.Expr):
+            yield part
+
+
+def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: Sequence[tuple[str, exp.Expr]],
+             resolved: list[Scalar]) -> tuple[Plan, list[Scalar]]:
+    """Window functions of SELECT and QUALIFY, below the projection; one node a set of partition columns."""
+    qualify = node.args.get("qualify")
+    condition = None
+    if qualify is not None:
+        aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True)}
+        condition = binder.scalar(qualify.this, scope, "QUALIFY", aliases)
+    found: list[exp.Window] = []
+    for expression in (*resolved, *([condition] if condition is not None else [])):
+        for part in expression.find_all(exp.Window):
+            if part not in found:
+                found.append(part)
+    if not found:
+        return plan, resolved
+    plan, names = _added(binder, node, plan, found)
+
+    def above(part: Scalar) -> Scalar | None:
+        return next((column(name) for window, name in names if part == window), None)
+
+    resolved = [rewrite(e, above) for e in resolved]
+    if condition is not None:
+        plan = Filter(plan, rewrite(condition, above))
+    return plan, resolved
+
+
+def _added(binder: Binder, node: exp.Select, plan: Plan,
+           found: Sequence[exp.Window]) -> tuple[Plan, list[tuple[exp.Window, str]]]:
+    names: list[tuple[exp.Window, str]] = []
+    groups: dict[tuple[str, ...], list[tuple[str, exp.Window]]] = {}
+    computed: list[tuple[str, Scalar]] = []
+    for window in found:
+        full = _named(node, window)
+        _check(full)
+        keys = []
+        for expression in full.args.get("partition_by") or []:
+            if isinstance(expression, exp.Column):
+                keys.append(expression.name)
+                continue
+            known = next((i for i, e in computed if e == expression), None)
+            if known is None:
+                known = binder.typed(binder.types.of([expression], binder.column_types)[0])
+                computed.append((known, expression))
+            keys.append(known)
+        full = full.copy()
+        full.set("partition_by", [column(k) for k in keys])
+        name = binder.typed(binder.types.of([full], binder.column_types)[0])
+        names.append((window, name))
+        groups.setdefault(tuple(sorted(set(keys))), []).append((name, full))
+    if computed:
+        plan = Project(plan, (*((c, column(c)) for c in plan.columns), *computed))
+    for keys_, functions in groups.items():
+        plan = Window(plan, keys_, tuple(functions))
+        if not keys_:
+            binder.notes.append("A window without PARTITION BY is recomputed as a whole at every change.")
+    return plan, names
+
+
+def _named(node: exp.Select, window: exp.Window) -> exp.Window:
+    """A window with what WINDOW w AS (…) says put in its place."""
+    alias = window.args.get("alias")
+    if alias is None:
+        return window
+    for named in node.args.get("windows") or []:
+        if named.name.casefold() == alias.name.casefold():
+            result = window.copy()
+            result.set("alias", None)
+            for part in ("partition_by", "order", "spec"):
+                if not result.args.get(part) and named.args.get(part):
+                    value = named.args[part]
+                    result.set(part, [e.copy() for e in value] if isinstance(value, list) else value.copy())
+            return result
+    raise UnknownObjectError(f"OVER {alias.name}: no WINDOW of that name.")
+
+
+def _check(window: exp.Window) -> None:
+    function = window.this
+    while isinstance(function, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        function = function.this
+    if name_of(function) not in FUNCTIONS:
+        raise UnsupportedSQLError(f"The window function {text(window)[:80]} is not supported in a view.")

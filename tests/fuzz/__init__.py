@@ -1,0 +1,1 @@
+"""Random views and random changes: the rendered delta programs against recomputation, on DuckDB in milliseconds."""

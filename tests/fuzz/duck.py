@@ -1,0 +1,158 @@
+"""Delta programs on DuckDB: the same plans, rules and renderer as in production, on an engine that starts at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import sqlglot
+
+from deferred.algebra.delta import differentiate
+from deferred.algebra.plan import COUNT, Repeat
+from deferred.sql.bind import Bound, bind
+from deferred.sql.dialect import ViewSQL
+from deferred.sql.render import Renderer
+from deferred.sql.types import Types
+
+Schema = Sequence[tuple[str, str]]
+Row = tuple[Any, ...]
+
+TYPES = {"INTEGER": "int", "BIGINT": "bigint", "VARCHAR": "string", "DOUBLE": "double", "BOOLEAN": "boolean",
+         "HUGEINT": "decimal(38,0)", "DATE": "date", "FLOAT": "float", "TIMESTAMP": "timestamp_ntz", '"NULL"': "void"}
+
+
+class DuckRenderer(Renderer):
+    """The renderer's few differences on DuckDB."""
+
+    dialect = "duckdb"
+    semi_join = "SEMI JOIN"
+    anti_join = "ANTI JOIN"
+
+    def quote(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def hint(self, alias: str) -> str:
+        return ""
+
+    def repeated(self, plan: Repeat) -> str:
+        count = self.quote(COUNT)
+        return (f"SELECT {self.list(plan.columns)} FROM {self.below(plan.child, 'q')}, "
+                f"UNNEST(RANGE(CASE WHEN {count} > 0 THEN {count} ELSE 0 END)) AS r(i)")
+
+
+def translated(sql: str) -> str:
+    """Spark's text as DuckDB's."""
+    return sqlglot.transpile(sql, read=ViewSQL, write="duckdb")[0]
+
+
+@dataclass
+class Database:
+    """Tables in DuckDB with a schema each; the state is the bag of rows of each table."""
+
+    schemas: Mapping[str, Schema]
+    state: dict[str, Counter[Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.connection = duckdb.connect()
+        self.connection.execute("SET threads = 1")
+        self.connection.execute("CREATE MACRO raise_error(message) AS error(message)")
+        for name, schema in self.schemas.items():
+            columns = ", ".join(f'"{c}" {translated(f"SELECT CAST(NULL AS {t})").split(" AS ")[1][:-1]}' for c, t in schema)
+            self.connection.execute(f'CREATE TABLE "{name}" ({columns})')
+            counted = columns + f', "{COUNT}" BIGINT'
+            self.connection.execute(f'CREATE TABLE "changes of {name}" ({counted})')
+            self.state.setdefault(name, Counter())
+
+    # ---- the engine that Types asks
+
+    def types(self, sql: str) -> list[tuple[str, str]]:
+        described = self.connection.execute(f"DESCRIBE {translated(sql)}").fetchall()
+        return [(row[0], TYPES.get(row[1], row[1].lower())) for row in described]
+
+    def bind(self, sql: str) -> Bound:
+        names = {name.casefold(): name for name in self.schemas}
+
+        def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
+            name = names[path[-1].casefold()]
+            return name, self.schemas[name]
+
+        return bind(sql, catalog, Types(self.types))
+
+    # ---- states
+
+    def replace(self, name: str, rows: Counter[Row]) -> None:
+        """Give a table another state."""
+        self.connection.execute(f'DELETE FROM "{name}"')
+        self._insert(f'"{name}"', list(rows.elements()))
+        self.state[name] = Counter(rows)
+
+    def log(self, name: str, change: Mapping[Row, int]) -> None:
+        """Write the net log of a table: signed counts, none zero."""
+        self.connection.execute(f'DELETE FROM "changes of {name}"')
+        self._insert(f'"changes of {name}"', [(*row, n) for row, n in change.items() if n])
+
+    def _insert(self, table: str, rows: Sequence[Row]) -> None:
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            self.connection.executemany(f"INSERT INTO {table} VALUES ({marks})", [list(r) for r in rows])
+
+    def query(self, sql: str) -> Counter[Row]:
+        """A query as its author wrote it."""
+        return self._bag(translated(sql))
+
+    def _bag(self, sql: str) -> Counter[Row]:
+        return Counter(tuple(map(_plain, row)) for row in self.connection.execute(sql).fetchall())
+
+    # ---- plans
+
+    def scan(self, table: str) -> str:
+        return f'"{table}"'
+
+    def change(self, table: str) -> str:
+        return f'"changes of {table}"'
+
+    def ref(self, name: str) -> str:
+        return f'"{name}"'
+
+    def evaluate(self, bound: Bound) -> Counter[Row]:
+        return self._bag(DuckRenderer(self).render(bound.plan))
+
+    def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
+        """Run the delta program; answers the net signed change of each row."""
+        program = differentiate(bound.plan, changed, bound.types)
+        if program.result is None:
+            return Counter()
+        renderer = DuckRenderer(self)
+        for step in program.steps:
+            self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS {renderer.render(step.plan)}')
+        rows = self.connection.execute(renderer.render(program.result)).fetchall()
+        result: Counter[Row] = Counter()
+        for row in rows:
+            result[tuple(map(_plain, row[:-1]))] += row[-1]
+        return result
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _plain(value: Any) -> Any:
+    """Values that can be keys and that compare by what they are."""
+    if isinstance(value, list):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((k, _plain(v)) for k, v in value.items())
+    if isinstance(value, float):
+        return repr(value)
+    return value
+
+
+def added(state: Mapping[Row, int], change: Mapping[Row, int]) -> Counter[Row]:
+    """state + change, in which no count may be negative."""
+    result: Counter[Row] = Counter(state)
+    for row, n in change.items():
+        result[row] += n
+    assert all(n >= 0 for n in result.values()), f"deleted more than there was: {[r for r, n in result.items() if n < 0]}"
+    return +result
