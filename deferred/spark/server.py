@@ -71,7 +71,7 @@ def start(folder: Path, master: str | None = None, conf: Mapping[str, str] | Non
     token = secrets.token_urlsafe(24)
     with log_in(folder).open("wb") as log:
         try:
-            process = subprocess.Popen(_command(master, conf or {}, port), stdin=subprocess.DEVNULL, stdout=log,
+            process = subprocess.Popen(_command(folder, master, conf or {}, port), stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=log, start_new_session=True,
                                        env={**_environment(), TOKEN_VARIABLE: token})
         except OSError as error:
@@ -104,11 +104,12 @@ def stop(folder: Path) -> Server | None:
 # ---- starting
 
 
-def _command(master: str | None, conf: Mapping[str, str], port: int) -> list[str]:
+def _command(folder: Path, master: str | None, conf: Mapping[str, str], port: int) -> list[str]:
     import pyspark
 
     local = not master or master.startswith("local")
-    settings = {**(session.LOCAL if local else {}), **session.DELTA, **conf,
+    settings = {**(session.LOCAL if local else {}), **session.DELTA,
+                "spark.sql.warehouse.dir": str(folder.absolute() / "catalog"), **conf,
                 "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
     packages = [session.packages(), settings.pop("spark.jars.packages", "")]
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", SERVER_CLASS,

@@ -1,0 +1,828 @@
+"""The command line: the verbs of the warehouse, and the only place that prints.
+
+Commands compute within `opened()` and print after it: within, the terminal's output belongs to nobody, so that what
+Spark writes there of its own accord is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from deferred import __version__
+from deferred.config import DEFAULT_FILE, Settings, parse_timestamp
+from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, SparkFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from rich.console import Console
+
+    from deferred.maintenance.operation import Operation
+    from deferred.maintenance.warehouse import Warehouse
+    from deferred.metadata import ViewRecord
+    from deferred.sql.viewfile import ViewFile
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  help="Materialized views on Spark and Delta Lake, kept up to date incrementally.")
+engine = typer.Typer(no_args_is_help=True, help="A local Spark Connect server that stays warm between commands.")
+database = typer.Typer(no_args_is_help=True, help="The schema of the metadata database.")
+app.add_typer(engine, name="engine")
+app.add_typer(database, name="db")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False)]
+ViewNames = Annotated[list[str] | None, typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
+Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]
+Limit = Annotated[int, typer.Option(min=0, help="At most so many rows; 0 for all of them.")]
+
+
+@dataclass
+class _Invocation:
+    """What the command line says for all commands."""
+
+    config: Path | None = None
+
+
+_invocation = _Invocation()
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit: 0 when it succeeded, 1 when it failed, 2 when it was not understood."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=given, prog_name="deferred")
+    except DeferredError as error:
+        _fail(error, "--json" in given)
+    sys.exit(0)
+
+
+@app.callback()
+def options(
+    config: Annotated[Path | None, typer.Option(
+        help=f"The configuration file. [default: DEFERRED_CONFIG, or {DEFAULT_FILE}]", show_default=False)] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    _invocation.config = config
+    if version:
+        _print(f"deferred {__version__}")
+        raise typer.Exit
+
+
+# ---- the warehouse and its tables
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(help="The folder of the project.")] = Path(),
+         as_json: Json = False) -> None:
+    """Make a project ready: conf/deferred.toml, the warehouse folder, the metadata database."""
+    from deferred import demo
+    from deferred.maintenance.warehouse import Warehouse
+    from deferred.metadata import Metadata
+
+    file = _invocation.config or (Path(os.environ["DEFERRED_CONFIG"]) if os.environ.get("DEFERRED_CONFIG") else None)
+    if file is None:
+        file = folder / DEFAULT_FILE
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(demo.examples() / "deferred.toml", file)
+    with Warehouse.open(file) as warehouse:
+        settings = warehouse.settings
+    settings.views_folder.mkdir(parents=True, exist_ok=True)
+    with Metadata.open(settings.metadata_url) as metadata:
+        answer = {"config": str(file), "warehouse": settings.path, "metadata": metadata.url,
+                  "views": str(settings.views_folder)}
+    _answer(answer, as_json, lambda: _pairs("The warehouse is ready.", answer))
+
+
+@app.command()
+def track(name: Annotated[str, typer.Argument(help="The name that views use.")],
+          location: Annotated[str, typer.Argument(help="Path of the Delta table, or its name in Spark's catalog.")],
+          key: Annotated[list[str] | None, typer.Option(help="A column of the key; several, or a,b.")] = None,
+          references: Annotated[list[str] | None, typer.Option(
+              "--references", metavar="COLUMN=TABLE.COLUMN", help="A column that refers to another table's.")] = None,
+          log: Annotated[str, typer.Option(help="feed: the table's change feed; table: changes are handed over.")] =
+          "feed", as_json: Json = False) -> None:
+    """Track a Delta table, so that views can read it."""
+    keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
+    with opened(f"Tracking {name}") as warehouse:
+        record = warehouse.track(name, location, keys or None, _references(references or []) or None, log)
+    _answer({"table": record}, as_json, lambda: _print(f"Table {record.name} is tracked: {record.location}"))
+
+
+@app.command()
+def untrack(name: Annotated[str, typer.Argument(help="A tracked table.")], as_json: Json = False) -> None:
+    """Forget a table that no view reads; the table itself stays."""
+    with opened() as warehouse:
+        warehouse.untrack(name)
+    _answer({"untracked": name}, as_json, lambda: _print(f"Table {name} is no longer tracked."))
+
+
+@app.command()
+def sync(as_json: Json = False) -> None:
+    """Find new commits of the tracked tables."""
+    with opened("Reading the logs") as warehouse:
+        found = warehouse.sync()
+    _answer({"commits": found}, as_json, lambda: _print(f"{_plural(found, 'new commit')}."))
+
+
+@app.command()
+def sql(statement: Annotated[str, typer.Argument(help="A query, or INSERT, UPDATE, DELETE, MERGE.")],
+        limit: Limit = 50, as_json: Json = False) -> None:
+    """Run SQL on tracked tables and views by their names; a change is a transaction."""
+    with opened("Running the statement") as warehouse:
+        found = warehouse.sql(statement)
+        rows = None if found is None else _Rows.of(found, limit)
+    if rows is None:
+        _answer({"committed": True}, as_json, lambda: _print("Done."))
+    else:
+        _answer(rows.document(), as_json, rows.show)
+
+
+@app.command()
+def log(table: Annotated[str, typer.Argument(help="A tracked table.")],
+        since: Annotated[str | None, typer.Option(help="From this moment; since tracking by default.")] = None,
+        until: Until = None,
+        counts: Annotated[bool, typer.Option("--counts", help="Only the commits, without starting Spark.")] = False,
+        limit: Limit = 50, as_json: Json = False) -> None:
+    """Show the net log of a table: the rows deleted (▼) and inserted (▲)."""
+    _check_moments(since=since, until=until)
+    if counts:
+        with opened() as warehouse:
+            commits = warehouse.commits(table, since, until)
+        _answer({"table": table, "commits": commits}, as_json, lambda: _table(
+            f"Commits of {table}", ("version", "time", "operation", "transaction"),
+            [(c.version, _moment(c.timestamp), c.operation, c.transaction_id) for c in commits]))
+        return
+    with opened(f"Reading the log of {table}") as warehouse:
+        rows = _Rows.of(warehouse.log(table, since, until), limit)
+    _answer({"table": table, **rows.document()}, as_json, lambda: rows.signed("▼", "▲").show(f"Net log of {table}"))
+
+
+# ---- views
+
+
+@app.command()
+def create(source: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A view file, or the name of one in the "
+                                                 "views folder, or of a new view with its query.")],
+           query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="SELECT …", show_default=False)] = None,
+           scenario: Annotated[str | None, typer.Option(help="immediate, base_log, differential, combined.")] = None,
+           refresh_policy: Annotated[str | None, typer.Option(help="auto, incremental, incremental_strict, full.")] =
+           None, propagate_every: Annotated[str | None, typer.Option(help="Such as 1h.")] = None,
+           refresh_every: Annotated[str | None, typer.Option(help="Such as 24h.")] = None,
+           policy: Annotated[int | None, typer.Option(help="1 or 2: how a scheduled refresh goes.")] = None,
+           target_lag: Annotated[str | None, typer.Option(help="Such as 30m.")] = None, as_json: Json = False) -> None:
+    """Create a materialized view and fill it."""
+    given = {"scenario": scenario, "refresh_policy": refresh_policy, "propagate_every": propagate_every,
+             "refresh_every": refresh_every, "policy": policy, "target_lag": target_lag}
+    view = _view_file(source, query, {name: value for name, value in given.items() if value is not None})
+    with opened(f"Creating {view.name}") as warehouse:
+        outcome = _create(warehouse, view)
+    _answer({"view": view.name, "outcome": outcome}, as_json, lambda: _print(f"View {view.name}: {outcome}."))
+
+
+@app.command()
+def drop(name: ViewName, as_json: Json = False) -> None:
+    """Remove a view and its tables."""
+    with opened(f"Dropping {name}") as warehouse:
+        warehouse.drop_view(name)
+    _answer({"dropped": name}, as_json, lambda: _print(f"View {name} is dropped."))
+
+
+@app.command()
+def apply(dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+          as_json: Json = False) -> None:
+    """Create the views of the views folder that do not exist yet."""
+    from deferred.sql.viewfile import load_views
+
+    outcomes: dict[str, str] = {}
+    failed: dict[str, DeferredError] = {}
+    with opened("Creating views") as warehouse:
+        for view in load_views(warehouse.settings.views_folder):
+            try:
+                outcomes[view.name] = _applied(warehouse, view, dry_run)
+            except DeferredError as error:
+                outcomes[view.name], failed[view.name] = "failed", error
+    _answer({"views": outcomes, **_errors(failed)}, as_json,
+            lambda: _table(None, ("view", "outcome"), list(outcomes.items())))
+    _exit_with(failed)
+
+
+@app.command()
+def propagate(views: ViewNames = None, every: All = False, until: Until = None, as_json: Json = False) -> None:
+    """Compute what has changed into the differential tables; readers notice nothing."""
+    _check_moments(until=until)
+    _operate(views, every, "Propagating", lambda w, view: w.propagate(view, until), as_json)
+
+
+@app.command("partial-refresh")
+def partial_refresh(views: ViewNames = None, every: All = False, as_json: Json = False) -> None:
+    """Apply the differential tables to the view: one small commit."""
+    _operate(views, every, "Applying changes to", lambda w, view: w.partial_refresh(view), as_json)
+
+
+@app.command()
+def refresh(views: ViewNames = None, every: All = False, until: Until = None,
+            order: Annotated[str, typer.Option(help="propagate_first or partial_first.")] = "propagate_first",
+            as_json: Json = False) -> None:
+    """Bring views up to date: propagate and partial-refresh."""
+    _check_moments(until=until)
+    _operate(views, every, "Refreshing", lambda w, view: w.refresh(view, until, order), as_json)
+
+
+@app.command()
+def rebuild(views: ViewNames = None, every: All = False, as_json: Json = False) -> None:
+    """Recompute views from their tables as they are, each in one atomic commit."""
+    _operate(views, every, "Rebuilding", lambda w, view: w.rebuild(view), as_json)
+
+
+@app.command()
+def backfill(view: ViewName, start: Annotated[str, typer.Argument(help="ISO 8601.")],
+             end: Annotated[str, typer.Argument(help="ISO 8601, or now.")],
+             step: Annotated[str, typer.Argument(help="Such as 1d.")], as_json: Json = False) -> None:
+    """Step a view through time, from one moment to another."""
+    with opened(f"Backfilling {view}") as warehouse:
+        done = warehouse.backfill(view, start, end, step)
+    _answer({"operations": done}, as_json, lambda: _operations(done))
+
+
+@app.command()
+def read(view: ViewName, limit: Limit = 20, as_json: Json = False) -> None:
+    """Show the rows of a view."""
+    with opened(f"Reading {view}") as warehouse:
+        rows = _Rows.of(warehouse.read(view), limit)
+    _answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
+
+
+@app.command()
+def diff(view: ViewName, limit: Limit = 50, as_json: Json = False) -> None:
+    """Show the differential tables: changes computed (∇, Δ) and not yet applied."""
+    with opened(f"Reading the differential tables of {view}") as warehouse:
+        rows = _Rows.of(warehouse.diff(view), limit)
+    _answer({"view": view, **rows.document()}, as_json,
+            lambda: rows.signed("∇", "Δ").show(f"Differential tables of {view}"))
+
+
+@app.command()
+def verify(views: ViewNames = None, every: All = False, as_json: Json = False) -> None:
+    """Check that the scenario's invariant and both minimality conditions hold."""
+    with opened("Verifying") as warehouse:
+        done, failed = _each(_named(warehouse, views, every), warehouse.verify)
+    rows = [(v.view, v.scenario, "holds" if check.holds else "DOES NOT HOLD", check.condition)
+            for v in done for check in v.checks]
+    _answer({"verifications": [v.to_dict() for v in done], **_errors(failed)}, as_json,
+            lambda: _table(None, ("view", "scenario", "", "condition"), rows))
+    _exit_with(failed)
+
+
+@app.command()
+def explain(view: ViewName, as_json: Json = False) -> None:
+    """Show how a view is maintained: plan, equations, SQL, strategy and why."""
+    with opened(f"Explaining {view}") as warehouse:
+        explanation = warehouse.explain(view)
+    _answer(explanation.to_dict(), as_json, lambda: _print(str(explanation)))
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show every view, what it shows, how far it lags and what is pending. Starts no Spark."""
+    with opened() as warehouse:
+        views = warehouse.status()
+        tables = [table for table in warehouse.tables() if table.kind != "view"]
+    _answer({"views": views, "tables": tables}, as_json, lambda: _status(views, [table.name for table in tables]))
+
+
+@app.command()
+def history(view: Annotated[str | None, typer.Argument(metavar="[VIEW]", show_default=False)] = None,
+            limit: Annotated[int, typer.Option(min=1)] = 20, as_json: Json = False) -> None:
+    """Show the last operations, newest first. Starts no Spark."""
+    with opened() as warehouse:
+        found = warehouse.history(view, limit)
+    _answer({"operations": found}, as_json, lambda: _operations(found))
+
+
+@app.command()
+def gc(retain_hours: Annotated[float, typer.Option(min=0, help="Keep what is younger.")] = 168.0,
+       as_json: Json = False) -> None:
+    """Remove what nothing needs any more: applied batches, old records, staged rows, folders of no view."""
+    with opened("Clearing away") as warehouse:
+        removed = warehouse.gc(retain_hours)
+    _answer({"removed": removed}, as_json, lambda: _pairs("Removed:", removed))
+
+
+@app.command()
+def demo(path: Annotated[Path | None, typer.Option(help="A folder that is kept; a temporary one by default.")] = None,
+         as_json: Json = False) -> None:
+    """See it work on the paper's example: tables, a view, changes, propagate, partial refresh, verify."""
+    from deferred import demo as story
+
+    folder = Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path
+    steps = []
+    try:
+        with _quiet("Starting Spark") as noise:
+            for number, step in enumerate(story.play(folder), start=1):
+                steps.append(step)
+                if not as_json:
+                    with noise.lifted():
+                        _step(number, step)
+    finally:
+        if path is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    _answer({"steps": steps}, as_json, lambda: None if path is None else _print(
+        f"Look around: deferred --config {folder / DEFAULT_FILE} status"))
+
+
+# ---- engine and db
+
+
+@engine.command("start")
+def engine_start(port: Annotated[int | None, typer.Option(help="A port of this machine; any free one by default.")] =
+                 None, as_json: Json = False) -> None:
+    """Start a local Spark Connect server; commands of this warehouse use it from then on."""
+    from deferred.spark import server
+
+    settings = _settings()
+    if settings.spark_remote:
+        raise ConfigurationError(f"The configuration names a Spark Connect server already "
+                                 f"({settings.spark_remote.split(';')[0]}); remove spark.remote to have a local one.")
+    with _quiet("Starting a Spark Connect server"):
+        running = server.start(settings.local_folder, settings.spark_master, settings.spark_conf, port)
+    _answer({"running": True, "address": running.address, "pid": running.pid}, as_json,
+            lambda: _print(f"The engine runs at {running.address} (process {running.pid})."))
+
+
+@engine.command("stop")
+def engine_stop(as_json: Json = False) -> None:
+    """Stop the local Spark Connect server."""
+    from deferred.spark import server
+
+    stopped = server.stop(_settings().local_folder)
+    _answer({"running": False, "stopped": stopped.pid if stopped else None}, as_json,
+            lambda: _print("The engine is stopped." if stopped else "No engine runs."))
+
+
+@engine.command("status")
+def engine_status(as_json: Json = False) -> None:
+    """Say whether the local Spark Connect server runs."""
+    from deferred.spark import server
+
+    running = server.find(_settings().local_folder)
+    found = {"running": running is not None, "address": running.address if running else None,
+             "pid": running.pid if running else None}
+    _answer(found, as_json, lambda: _print(
+        f"The engine runs at {running.address} (process {running.pid})." if running else "No engine runs."))
+
+
+@database.command("upgrade")
+def db_upgrade(revision: Annotated[str, typer.Argument()] = "head", as_json: Json = False) -> None:
+    """Bring the metadata database to a newer revision."""
+    from deferred.metadata import migrate
+
+    url = _settings().metadata_url
+    migrate.upgrade(url, revision)
+    _revision(url, as_json)
+
+
+@database.command("downgrade")
+def db_downgrade(revision: Annotated[str, typer.Argument(help="A revision, or base for none.")],
+                 as_json: Json = False) -> None:
+    """Bring the metadata database back to an older revision."""
+    from deferred.metadata import migrate
+
+    url = _settings().metadata_url
+    migrate.downgrade(url, revision)
+    _revision(url, as_json)
+
+
+@database.command("current")
+def db_current(as_json: Json = False) -> None:
+    """Show the revision of the metadata database and the newest one."""
+    _revision(_settings().metadata_url, as_json)
+
+
+def _revision(url: str, as_json: bool) -> None:
+    from deferred.metadata import migrate
+
+    answer = {"current": migrate.current(url), "head": migrate.head()}
+    _answer(answer, as_json, lambda: _print(
+        f"The metadata database is at revision {answer['current'] or 'none'}; the newest is {answer['head']}."))
+
+
+# ---- working with the warehouse
+
+
+def _settings() -> Settings:
+    return Settings.resolve(_invocation.config)
+
+
+@contextmanager
+def opened(doing: str = "") -> Iterator[Warehouse]:
+    """The warehouse of the configuration, which must exist. Nothing may be printed within the block."""
+    from deferred.maintenance.warehouse import Warehouse
+    from deferred.metadata import Metadata
+
+    Metadata.open(_settings().metadata_url).close()
+    with _quiet(doing), Warehouse.open(_invocation.config) as warehouse:
+        yield warehouse
+
+
+def _references(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        column, _, target = text.partition("=")
+        if not column.strip() or "." not in target:
+            raise InvalidInputError(f"--references {text}: write COLUMN=TABLE.COLUMN, such as "
+                                    f"custId=customer.custId.")
+        found[column.strip()] = target.strip()
+    return found
+
+
+def _check_moments(**moments: str | None) -> None:
+    """Fail on a timestamp that cannot be read before anything starts."""
+    for name, moment in moments.items():
+        if moment is not None:
+            parse_timestamp(moment, f"--{name}")
+
+
+def _view_file(source: str, query: str | None, given: dict[str, Any]) -> ViewFile:
+    """The view to create: from a query, a file, or a name in the views folder; what is given on the line wins."""
+    from dataclasses import replace
+
+    from deferred.sql.viewfile import ViewFile, read_view
+
+    if query is not None:
+        return ViewFile(source, query, given)
+    file = Path(source) if source.endswith(".sql") else _settings().views_folder / f"{source}.sql"
+    view = read_view(file)
+    return replace(view, options={**view.options, **given})
+
+
+def _existing(warehouse: Warehouse, name: str) -> ViewRecord | None:
+    return next((view for view in warehouse.views() if view.name.casefold() == name.casefold()), None)
+
+
+def _same(existing: ViewRecord, view: ViewFile) -> bool:
+    return existing.sql.strip() == view.query.strip() and all(
+        getattr(existing, option) == value for option, value in view.options.items())
+
+
+def _applied(warehouse: Warehouse, view: ViewFile, dry_run: bool) -> str:
+    """What became, or would become, of the view of a file."""
+    existing = _existing(warehouse, view.name)
+    if existing is not None and _same(existing, view):
+        return "unchanged"
+    if existing is not None and not view.or_replace:
+        return "differs from its file; drop it and apply again, or write CREATE OR REPLACE"
+    if dry_run:
+        return "to be created" if existing is None else "to be replaced"
+    return _create(warehouse, view)
+
+
+def _create(warehouse: Warehouse, view: ViewFile) -> str:
+    existing = _existing(warehouse, view.name)
+    if existing is not None and view.or_replace:
+        if _same(existing, view):
+            return "unchanged"
+        _replace(warehouse, existing, view)
+        return "replaced"
+    if existing is not None and view.if_not_exists:
+        return "exists already"
+    warehouse.create_view(view.name, view.query, **view.options)
+    return "created"
+
+
+def _replace(warehouse: Warehouse, existing: ViewRecord, view: ViewFile) -> None:
+    """Drop and create; when the new one cannot be created, the old one comes back."""
+    warehouse.drop_view(existing.name)
+    try:
+        warehouse.create_view(view.name, view.query, **view.options)
+    except DeferredError:
+        warehouse.create_view(
+            existing.name, existing.sql, existing.scenario, existing.refresh_policy, existing.propagate_every,
+            existing.refresh_every, existing.policy, existing.target_lag)
+        raise
+
+
+def _named(warehouse: Warehouse, views: list[str] | None, every: bool) -> list[str]:
+    if every:
+        # A view is created after those that it reads, and its number is greater.
+        return [view.name for view in sorted(warehouse.views(), key=lambda view: view.id)]
+    if not views:
+        raise typer.BadParameter("name one or more views, or say --all.")
+    return list(dict.fromkeys(views))
+
+
+def _each(views: Sequence[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, DeferredError]]:
+    """Do something with every view; with several, a failure does not keep it from the others."""
+    done: list[Any] = []
+    failed: dict[str, DeferredError] = {}
+    for view in views:
+        try:
+            done.append(work(view))
+        except DeferredError as error:
+            if len(views) == 1:
+                raise
+            failed[view] = error
+    return done, failed
+
+
+def _operate(views: list[str] | None, every: bool, doing: str, work: Callable[[Warehouse, str], Operation],
+             as_json: bool) -> None:
+    with opened(f"{doing} {', '.join(views or ['all views'])}") as warehouse:
+        done, failed = _each(_named(warehouse, views, every), lambda view: work(warehouse, view))
+    _answer({"operations": done, **_errors(failed)}, as_json, lambda: _operations(done))
+    _exit_with(failed)
+
+
+def _errors(failed: dict[str, DeferredError]) -> dict[str, Any]:
+    return {"errors": {view: _problem(error) for view, error in failed.items()}} if failed else {}
+
+
+def _exit_with(failed: dict[str, DeferredError]) -> None:
+    for view, error in failed.items():
+        _complain(f"{view}: {error}")
+    if failed:
+        raise typer.Exit(1)
+
+
+# ---- keeping Spark's own output away
+
+
+class _Noise:
+    """Standard output and error sent elsewhere, down to the processes that are started meanwhile."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._sink = tempfile.TemporaryFile()  # noqa: SIM115
+        self._saved = os.dup(1), os.dup(2)
+        self._hide()
+
+    def _hide(self) -> None:
+        os.dup2(self._sink.fileno(), 1)
+        os.dup2(self._sink.fileno(), 2)
+
+    def _restore(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(self._saved[0], 1)
+        os.dup2(self._saved[1], 2)
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        self._restore()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            self._hide()
+
+    def close(self) -> None:
+        self._restore()
+        for descriptor in self._saved:
+            os.close(descriptor)
+        self._sink.close()
+
+
+class _Nothing:
+    """In place of _Noise when everything is to be seen."""
+
+    def lifted(self) -> nullcontext[None]:
+        return nullcontext()
+
+
+@contextmanager
+def _quiet(doing: str) -> Iterator[_Noise | _Nothing]:
+    """Keep away what is not ours, and show on a terminal what is being done."""
+    if os.environ.get("DEFERRED_DEBUG"):
+        yield _Nothing()
+        return
+    from rich.console import Console
+
+    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
+        noise = _Noise()
+        console = Console(file=terminal)
+        try:
+            with console.status(f"{doing} …") if doing and console.is_terminal else nullcontext():
+                yield noise
+        except SparkFailure as error:
+            raise SparkFailure(f"{error} With DEFERRED_DEBUG=1 in the environment Spark's own messages are shown.") \
+                from error
+        finally:
+            noise.close()
+
+
+# ---- printing
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a DataFrame, as many as were asked for."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    more: bool
+
+    @classmethod
+    def of(cls, frame: DataFrame, limit: int) -> _Rows:
+        from deferred.spark.engine import translated
+
+        with translated():
+            found = [tuple(row) for row in (frame.limit(limit + 1) if limit else frame).collect()]
+        shown = found[:limit] if limit else found
+        return cls(_distinct(frame.columns), shown, len(found) > len(shown))
+
+    def document(self) -> dict[str, Any]:
+        return {"columns": self.columns, "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+                "more": self.more}
+
+    def signed(self, deleted: str, inserted: str) -> _Rows:
+        """For people: the sign first, then how often, then the row."""
+        rows = [(deleted if row[-2] == "delete" else inserted, row[-1], *row[:-2]) for row in self.rows]
+        return _Rows(("", "count", *self.columns[:-2]), rows, self.more)
+
+    def show(self, title: str | None = None) -> None:
+        _table(title, self.columns, self.rows)
+        if self.more:
+            _print(f"… more than {_plural(len(self.rows), 'row')}; --limit 0 shows all.")
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names as keys: a repeated one gets a number.
+
+    >>> _distinct(["a", "b", "a"])
+    ('a', 'b', 'a_2')
+    """
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return tuple(result)
+
+
+def _answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """What a command has found out: as JSON, or for people."""
+    if as_json:
+        _print(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    else:
+        show()
+
+
+def plain(value: Any) -> Any:
+    """A value in terms of JSON; what JSON does not have becomes text.
+
+    >>> plain({"a": Decimal("1.50"), "b": (float("nan"), timedelta(seconds=5))})
+    {'a': '1.50', 'b': ['nan', 5.0]}
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if hasattr(value, "asDict"):
+        return plain(value.asDict())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return str(value)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A pipe has no width; cutting columns there would lose data.
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def _complain(text: str) -> None:
+    print(f"deferred: {text}", file=sys.stderr, flush=True)
+
+
+def _fail(error: DeferredError, as_json: bool) -> NoReturn:
+    if as_json:
+        _print(json.dumps({"error": _problem(error)}, ensure_ascii=False))
+    _complain(str(error))
+    sys.exit(1)
+
+
+def _problem(error: DeferredError) -> dict[str, str]:
+    return {"type": type(error).__name__, "message": str(error)}
+
+
+def _table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
+                  pad_edge=False)
+    for position, name in enumerate(columns):
+        numeric = rows and all(isinstance(row[position], (int, float, Decimal)) or row[position] is None
+                               for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    _console().print(table)
+    if not rows:
+        _print("(none)")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, (str, int, float, Decimal)) else str(plain(value))
+
+
+def _pairs(title: str, values: dict[str, Any]) -> None:
+    _print(title)
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        _print(f"  {name:<{width}}  {value}")
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _moment(value: str | datetime | None) -> str:
+    """A moment for people: to the second, in UTC."""
+    if value is None:
+        return "never"
+    return f"{parse_timestamp(value):%Y-%m-%d %H:%M:%S}"
+
+
+def _span(seconds: float | None) -> str:
+    """A time span for people.
+
+    >>> _span(59), _span(3700), _span(200_000)
+    ('59s', '1h 1m', '2d 7h')
+    """
+    if seconds is None:
+        return ""
+    days, rest = divmod(int(seconds), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{number}{unit}" for number, unit in parts[:2])
+
+
+def _status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
+    rows = [(view["name"], view["scenario"], view["state"], _moment(view["shown"]), _moment(view["propagated"]),
+             view["pending_commits"], view["pending_batches"], "" if view["fresh"] else _span(view["lag_seconds"]))
+            for view in views]
+    _table(None, ("view", "scenario", "state", "shows (UTC)", "propagated (UTC)", "commits to propagate",
+                  "batches to apply", "stale for"), rows)
+    for view in views:
+        if view.get("problem"):
+            _print(f"{view['name']}: {view['problem']}")
+    _print(f"Tracked tables: {', '.join(tables) or 'none'}")
+
+
+def _operations(done: Sequence[Operation]) -> None:
+    rows = [(op.view, op.kind, op.state, _moment(_timestamp(op.to_cut)) if op.to_cut else "", op.rows_read,
+             op.rows_deleted, op.rows_inserted, f"{op.seconds:.2f}", op.strategy or "", op.message or "")
+            for op in done]
+    _table(None, ("view", "operation", "outcome", "at (UTC)", "rows read", "deleted", "inserted", "seconds",
+                  "strategy", ""), rows)
+
+
+def _timestamp(cut: dict[str, Any]) -> str:
+    return str(cut["timestamp"])
+
+
+def _step(number: int, step: Any) -> None:
+    console = _console()
+    console.print(f"{number}. {step.title}", style="bold", soft_wrap=True)
+    if step.columns:
+        _table(None, step.columns, step.rows)
+    _print("")
+
+
+if __name__ == "__main__":
+    main()
