@@ -31,6 +31,14 @@ Catalog = Callable[[tuple[str, ...]], tuple[str, Schema]]
 """Finds the tracked table of a dotted name: its one name in the warehouse, and its columns."""
 
 
+MEMBER = "CASE WHEN COUNT_IF(x) > 0 THEN TRUE WHEN COUNT_IF(x IS NULL) > 0 THEN NULL ELSE FALSE END"
+"""x IN (SELECT …) as a value, in the three-valued logic of conditions."""
+
+MEMBER_SHOWN = "COUNT_IF(x) > 0"
+NOT_MEMBER_SHOWN = "COUNT_IF(x IS NULL OR x) = 0"
+"""What Spark shows for IN and NOT IN in a SELECT list: false, never NULL, where the answer is unknown."""
+
+
 @dataclass(frozen=True)
 class Bound:
     """A query's plan: its output column names by position, the type of every column id, what it reads."""
@@ -214,7 +222,7 @@ class Binder:
             self.outers.pop()
             self.pending = waiting
 
-    def value_of(self, node: exp.Expr, scope: Scope) -> Scalar:
+    def value_of(self, node: exp.Expr, scope: Scope, template: str = MEMBER) -> Scalar:
         """A subquery as a value: a column that `attached` will join to the plan."""
         if isinstance(node, exp.Exists):
             relation = self.inner(node.this, scope)
@@ -224,9 +232,7 @@ class Binder:
             relation = self.inner(node.args["query"], scope)
             (field,) = relation.scope.visible
             equal = exp.EQ(this=wrapped(self.scalar(node.this, scope, "IN")), expression=column(field.id))
-            known = parse_scalar("CASE WHEN COUNT_IF(x) > 0 THEN TRUE WHEN COUNT_IF(x IS NULL) > 0 THEN NULL "
-                                 "ELSE FALSE END")
-            plan = self.aggregated(relation.plan, substitute_name(known, "x", exp.Paren(this=equal)))
+            plan = self.aggregated(relation.plan, substitute_name(parse_scalar(template), "x", exp.Paren(this=equal)))
         else:
             relation = self.inner(node, scope)
             fields = relation.scope.visible
@@ -370,7 +376,11 @@ class Binder:
                     isinstance(part, exp.In) and part.args.get("query")):
                 if clause not in ("SELECT", "WHERE", "HAVING"):
                     raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}")
-                return self.value_of(part, scope)
+                return self.value_of(part, scope, MEMBER_SHOWN if clause == "SELECT" else MEMBER)
+            if clause == "SELECT" and isinstance(part, exp.Not):
+                inner = part.this.unnest()
+                if isinstance(inner, exp.In) and inner.args.get("query"):
+                    return self.value_of(inner, scope, NOT_MEMBER_SHOWN)
             if not isinstance(part, exp.Column) or is_bound(part):
                 return None
             resolved = scope.resolve(part)

@@ -20,6 +20,11 @@ class ViewSQL(Spark):
 
     class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
         FUNCTIONS: ClassVar[dict[str, object]] = {}
+        # Only calls with a syntax of their own are parsed as more than a name with arguments.
+        FUNCTION_PARSERS: ClassVar[dict[str, object]] = {
+            name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items()
+            if name in {"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "TRIM", "SUBSTRING", "SUBSTR"}
+            or "JOIN" in name or "BROADCAST" in name}
 
 
 def parse_statement(sql: str) -> exp.Expr:

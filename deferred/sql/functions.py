@@ -9,19 +9,25 @@ from deferred.sql.dialect import text
 
 AGGREGATES = frozenset({
     "count", "sum", "avg", "mean", "min", "max", "count_if", "bool_and", "bool_or", "every", "some", "any",
-    "bit_and", "bit_or", "bit_xor",
+    "bit_and", "bit_or", "bit_xor", "min_by", "max_by", "stddev", "std", "stddev_samp", "stddev_pop", "variance",
+    "var_samp", "var_pop", "covar_samp", "covar_pop", "corr", "median", "percentile", "percentile_cont",
+    "percentile_disc", "percentile_approx", "approx_percentile", "approx_count_distinct", "listagg", "string_agg",
+    "try_sum", "try_avg",
 })
-"""Aggregates whose value is a function of the bag of their arguments: any order of the rows gives the same."""
+"""Aggregates whose value is, or is made here, a function of the bag of their arguments: any order gives the same."""
+
+COLLECTING = frozenset({"collect_list", "collect_set", "array_agg"})
+"""Aggregates that keep the rows in whatever order they come; taken only where the order cannot be seen."""
+
+ORDERLESS = frozenset({"sort_array", "array_sort", "size", "cardinality", "array_size", "array_max", "array_min"})
+"""Functions of an array to which the order of its elements makes no difference."""
 
 REFUSED_AGGREGATES = frozenset({
-    "first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "collect_set", "listagg",
-    "string_agg", "stddev", "std", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "covar_pop",
-    "covar_samp", "corr", "kurtosis", "skewness", "median", "mode", "percentile", "percentile_approx",
-    "approx_percentile", "percentile_cont", "percentile_disc", "approx_count_distinct", "max_by", "min_by",
-    "count_min_sketch", "histogram_numeric", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
-    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "bitmap_construct_agg",
-    "bitmap_or_agg", "hll_sketch_agg", "hll_union_agg", "try_sum", "try_avg", "product", "approx_top_k",
-})
+    "first", "first_value", "last", "last_value", "any_value", "kurtosis", "skewness", "mode", "count_min_sketch",
+    "histogram_numeric", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope",
+    "regr_sxx", "regr_sxy", "regr_syy", "bitmap_construct_agg", "bitmap_or_agg", "hll_sketch_agg", "hll_union_agg",
+    "product", "approx_top_k",
+}) | COLLECTING
 
 WINDOW_ONLY = frozenset({
     "row_number", "rank", "dense_rank", "percent_rank", "ntile", "cume_dist", "lag", "lead", "nth_value", "window",
@@ -63,6 +69,21 @@ def name_of(node: exp.Expr) -> str | None:
 def is_aggregate(node: exp.Expr) -> bool:
     name = name_of(node)
     return name in AGGREGATES or name in REFUSED_AGGREGATES or isinstance(node, exp.AggFunc)
+
+
+def ordered_away(node: exp.Expr) -> bool:
+    """Whether a call hides the order of what a collecting aggregate below it has collected.
+
+    >>> from deferred.sql.dialect import parse_scalar
+    >>> ordered_away(parse_scalar("sort_array(collect_list(a))")), ordered_away(parse_scalar("sort_array(a)"))
+    (True, False)
+    """
+    if name_of(node) not in ORDERLESS or not node.expressions or len(node.expressions) > 2:
+        return False
+    inner = node.expressions[0]
+    inner = inner.this if isinstance(inner, exp.Filter) else inner
+    flag = node.expressions[1:]
+    return name_of(inner) in COLLECTING and all(isinstance(f, exp.Boolean) for f in flag)
 
 
 def refuse_what_varies(expression: exp.Expr) -> None:

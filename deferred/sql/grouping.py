@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from deferred.algebra.scalar import Scalar, column, columns_of, is_bound, rewrit
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
 from deferred.sql import windowing
 from deferred.sql.dialect import parse_scalar, text
-from deferred.sql.functions import AGGREGATES, REFUSED_AGGREGATES, is_aggregate, name_of
+from deferred.sql.functions import AGGREGATES, COLLECTING, REFUSED_AGGREGATES, is_aggregate, name_of, ordered_away
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -124,8 +125,8 @@ def _sets(clause: exp.Expr, position: Callable[[exp.Expr], int]) -> list[list[in
     """The grouping sets of one ROLLUP, CUBE or GROUPING SETS.
 
     >>> from deferred.sql.dialect import parse_query
-    >>> group = parse_query("SELECT 1 FROM t GROUP BY ROLLUP (a, b)").args["group"]
-    >>> _sets(group.args["rollup"][0], lambda e: "ab".index(e.name))
+    >>> rollup = parse_query("SELECT 1 FROM t GROUP BY ROLLUP (a, b)").find(exp.Rollup)
+    >>> _sets(rollup, lambda e: "ab".index(e.name))
     [[0, 1], [0], []]
     """
     elements = [[position(e) for e in _elements(item)] for item in clause.expressions
@@ -236,22 +237,43 @@ def _keyed(binder: Binder, plan: Plan, keys: Sequence[Scalar]) -> tuple[Plan, li
 
 
 def calls_in(expression: Scalar) -> list[Scalar]:
-    """The aggregate calls of an expression, with their FILTER clauses; of a window only what it reads."""
+    """The aggregate calls of an expression, with their FILTER and WITHIN GROUP; of a window only what it reads."""
     if isinstance(expression, exp.Window):
         return [call for part in windowing.inside(expression) for call in calls_in(part)]
-    inner = expression.this if isinstance(expression, exp.Filter) else expression
-    if is_aggregate(inner):
-        for part in inner.walk():
-            if part is not inner and is_aggregate(part):
-                raise InvalidSQLError(f"An aggregate inside an aggregate: {text(expression)}. Use a subquery.")
+    inner = expression
+    while isinstance(inner, (exp.Filter, exp.WithinGroup)):
+        inner = inner.this
+    if is_aggregate(inner) or ordered_away(expression):
+        within = [part for part in expression.walk() if is_aggregate(part)]
+        if len(within) > 1:
+            raise InvalidSQLError(f"An aggregate inside an aggregate: {text(expression)}. Use a subquery.")
         return [expression]
     return [call for child in expression.iter_expressions() for call in calls_in(child)]
 
 
 def refuse_unknown_aggregate(node: exp.Expr) -> None:
     name = name_of(node)
+    if name in COLLECTING:
+        around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
+        if around is None or not ordered_away(around):
+            raise UnsupportedSQLError(f"{text(node)[:80]} keeps the rows in whatever order they come, so a "
+                                      f"recomputation may give another result. Write sort_array({text(node)[:60]}).")
+        return
+    if name in ("listagg", "string_agg") and not isinstance(node.parent, exp.WithinGroup):
+        raise UnsupportedSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation may "
+                                  f"give another result.")
     if name in REFUSED_AGGREGATES or (isinstance(node, exp.AggFunc) and name not in AGGREGATES):
-        raise UnsupportedSQLError(f"The aggregate {text(node)[:80]} is not supported in a view.")
+        raise UnsupportedSQLError(f"The aggregate {text(node)[:80]} is not supported in a view: its value depends on "
+                                  f"the order of the rows, or cannot be maintained.")
+
+
+MOMENTS = {
+    "var_pop": "s / n", "var_samp": "IF(n > 1, s / (n - 1), NULL)", "stddev_pop": "SQRT(s / n)",
+    "stddev_samp": "IF(n > 1, SQRT(s / (n - 1)), NULL)",
+}
+MOMENTS |= {"variance": MOMENTS["var_samp"], "stddev": MOMENTS["stddev_samp"], "std": MOMENTS["stddev_samp"]}
+PAIRED = {"covar_pop": "c / n", "covar_samp": "IF(n > 1, c / (n - 1), NULL)",
+          "corr": "IF(n > 1, c / SQRT(sx * sy), NULL)"}
 
 
 def _stable(binder: Binder, call: Scalar) -> Scalar:
@@ -261,45 +283,100 @@ def _stable(binder: Binder, call: Scalar) -> Scalar:
     Floating-point sums are folded over the sorted values: one order of summation among those Spark may use.
     """
     inner = call.this if isinstance(call, exp.Filter) else call
+    if isinstance(inner, exp.WithinGroup):
+        return _within_group(call, inner)
     name = name_of(inner)
-    if name not in ("sum", "avg", "mean", "min", "max") or len(inner.expressions) != 1:
+    if name is None or not isinstance(inner, exp.Anonymous) or name in COLLECTING or ordered_away(inner):
         return call
-    argument = inner.expressions[0]
-    distinct = isinstance(argument, exp.Distinct)
-    value = argument.expressions[0] if distinct else argument
-    type_ = binder.types.of([value], binder.column_types)[0].lower()
-    if type_ in FLOATING and name in ("min", "max"):
-        return exp.Add(this=call.copy(), expression=exp.cast(exp.Literal.number(0), type_, dialect="spark"))
-    if type_ in FLOATING or (type_ == "string" and name != "min" and name != "max"):
-        collect = "COLLECT_SET" if distinct else "COLLECT_LIST"
-        total = ("AGGREGATE(ARRAY_SORT(" + collect + "(CAST(x AS DOUBLE))), CAST(0 AS DOUBLE), "
-                 "(total, value) -> total + value)")
-        count = "COUNT(DISTINCT x)" if distinct else "COUNT(x)"
-        quotient = f" / {count}" if name != "sum" else ""
-        return _filled(f"CASE WHEN {count} > 0 THEN {total}{quotient} END", value, call)
-    if type_ in INTEGRAL and name in ("avg", "mean"):
-        wide = "CAST(x AS DECIMAL(20, 0))" if type_ == "bigint" else "x"
-        prefix = "DISTINCT " if distinct else ""
-        return _filled(f"CAST(SUM({prefix}{wide}) AS DOUBLE) / NULLIF(COUNT({prefix}x), 0)", value, call)
+    arguments = inner.expressions
+    if name in ("max_by", "min_by") and len(arguments) == 2:
+        best = name[:3].upper()
+        pair = "IF(y IS NULL, NULL, NAMED_STRUCT('k', y, 'v', x))"
+        return _filled(f"{best}({pair}).v", call, x=arguments[0], y=arguments[1])
+    if name in PAIRED and len(arguments) == 2:
+        return _filled(_folded_pairs(PAIRED[name]), call, x=arguments[0], y=arguments[1])
+    if len(arguments) != 1:
+        return call
+    distinct = isinstance(arguments[0], exp.Distinct)
+    value = arguments[0].expressions[0] if distinct else arguments[0]
+    if name in MOMENTS:
+        return _filled(_folded_moments(MOMENTS[name], distinct), call, x=value)
+    if name in ("sum", "avg", "mean", "min", "max", "try_sum", "try_avg"):
+        return _stable_sum(binder, call, name.removeprefix("try_"), value, distinct)
     return call
 
 
-def _filled(template: str, value: Scalar, call: Scalar) -> Scalar:
-    """A template with x replaced by the argument, and the call's FILTER given to each aggregate in it."""
+def _stable_sum(binder: Binder, call: Scalar, name: str, value: Scalar, distinct: bool) -> Scalar:
+    type_ = binder.types.of([value], binder.column_types)[0].lower()
+    if type_ in FLOATING and name in ("min", "max"):
+        return exp.Add(this=call.copy(), expression=exp.cast(exp.Literal.number(0), type_, dialect="spark"))
+    if name in ("min", "max"):
+        return call
+    if type_ in FLOATING or type_ == "string":
+        count = "COUNT(DISTINCT x)" if distinct else "COUNT(x)"
+        total = f"AGGREGATE({_sorted(distinct)}, CAST(0 AS DOUBLE), (total, value) -> total + value)"
+        quotient = f" / {count}" if name != "sum" else ""
+        return _filled(f"CASE WHEN {count} > 0 THEN {total}{quotient} END", call, x=value)
+    if type_ in INTEGRAL and name in ("avg", "mean"):
+        wide = "CAST(x AS DECIMAL(20, 0))" if type_ == "bigint" else "x"
+        prefix = "DISTINCT " if distinct else ""
+        return _filled(f"CAST(SUM({prefix}{wide}) AS DOUBLE) / NULLIF(COUNT({prefix}x), 0)", call, x=value)
+    return call
+
+
+def _sorted(distinct: bool) -> str:
+    return f"ARRAY_SORT({'COLLECT_SET' if distinct else 'COLLECT_LIST'}(CAST(x AS DOUBLE)))"
+
+
+def _folded_moments(result: str, distinct: bool) -> str:
+    """Count, mean and sum of squared deviations, one sorted value after the other, as Spark does it for one task."""
+    start = "NAMED_STRUCT('n', CAST(0 AS DOUBLE), 'm', CAST(0 AS DOUBLE), 's', CAST(0 AS DOUBLE))"
+    step = ("(a, v) -> NAMED_STRUCT('n', a.n + 1, 'm', a.m + (v - a.m) / (a.n + 1), "
+            "'s', a.s + (v - a.m) * ((v - a.m) - (v - a.m) / (a.n + 1)))")
+    final = re.sub(r"\b(n|s)\b", r"a.\1", result)
+    return f"CASE WHEN COUNT(x) > 0 THEN AGGREGATE({_sorted(distinct)}, {start}, {step}, a -> {final}) END"
+
+
+def _folded_pairs(result: str) -> str:
+    """Counts, means and co-moments of pairs in sorted order."""
+    start = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("n", "mx", "my", "c", "sx", "sy"))
+    dx, dy = "(v.x - a.mx)", "(v.y - a.my)"
+    step = (f"(a, v) -> NAMED_STRUCT('n', a.n + 1, 'mx', a.mx + {dx} / (a.n + 1), 'my', a.my + {dy} / (a.n + 1), "
+            f"'c', a.c + {dx} * ({dy} - {dy} / (a.n + 1)), 'sx', a.sx + {dx} * ({dx} - {dx} / (a.n + 1)), "
+            f"'sy', a.sy + {dy} * ({dy} - {dy} / (a.n + 1)))")
+    pairs = ("ARRAY_SORT(COLLECT_LIST(IF(x IS NULL OR y IS NULL, NULL, "
+             "NAMED_STRUCT('x', CAST(x AS DOUBLE), 'y', CAST(y AS DOUBLE)))))")
+    final = re.sub(r"\b(n|c|sx|sy)\b", r"a.\1", result)
+    return (f"CASE WHEN COUNT_IF(x IS NOT NULL AND y IS NOT NULL) > 0 THEN "
+            f"AGGREGATE({pairs}, NAMED_STRUCT({start}), {step}, a -> {final}) END")
+
+
+def _within_group(call: Scalar, inner: exp.WithinGroup) -> Scalar:
+    """LISTAGG … WITHIN GROUP (ORDER BY …) with its ties broken by the value itself; percentiles need nothing."""
+    if name_of(inner.this) not in ("listagg", "string_agg"):
+        return call
+    result = call.copy()
+    group = result.this if isinstance(result, exp.Filter) else result
+    order = group.expression
+    value = group.this.expressions[0]
+    if isinstance(value, exp.Distinct) or any(o.this == value for o in order.expressions):
+        return result
+    order.set("expressions", [*order.expressions, exp.Ordered(this=value.copy(), nulls_first=True)])
+    return result
+
+
+def _filled(template: str, call: Scalar, **arguments: Scalar) -> Scalar:
+    """A template with its names replaced by arguments, and the call's FILTER given to each aggregate in it."""
     where = call.args["expression"] if isinstance(call, exp.Filter) else None
 
-    def fill(part: Scalar) -> Scalar | None:
-        if isinstance(part, exp.Column) and part.name == "x":
-            return value
-        if where is not None and name_of(part) in ("sum", "count", "collect_list", "collect_set"):
-            return exp.Filter(this=rewrite_arguments(part), expression=where.copy())
+    def named(part: Scalar) -> Scalar | None:
+        if isinstance(part, exp.Column) and not is_bound(part) and len(part.parts) == 1:
+            return arguments.get(part.name)
         return None
 
-    def rewrite_arguments(part: Scalar) -> Scalar:
-        copy = part.copy()
-        for inner in list(copy.find_all(exp.Column)):
-            if inner.name == "x":
-                inner.replace(value.copy())
-        return copy
+    def fill(part: Scalar) -> Scalar | None:
+        if where is not None and is_aggregate(part):
+            return exp.Filter(this=rewrite(part, named), expression=where.copy())
+        return named(part)
 
     return rewrite(parse_scalar(template), fill)

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
+from sqlglot import exp
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.plan import COUNT, Repeat
@@ -60,7 +61,7 @@ class Database:
         self.connection.execute("SET threads = 1")
         self.connection.execute("CREATE MACRO raise_error(message) AS error(message)")
         for name, schema in self.schemas.items():
-            columns = ", ".join(f'"{c}" {translated(f"SELECT CAST(NULL AS {t})").split(" AS ")[1][:-1]}' for c, t in schema)
+            columns = ", ".join(f'"{c}" {exp.DataType.build(t, dialect="spark").sql("duckdb")}' for c, t in schema)
             self.connection.execute(f'CREATE TABLE "{name}" ({columns})')
             counted = columns + f', "{COUNT}" BIGINT'
             self.connection.execute(f'CREATE TABLE "changes of {name}" ({counted})')
@@ -154,5 +155,6 @@ def added(state: Mapping[Row, int], change: Mapping[Row, int]) -> Counter[Row]:
     result: Counter[Row] = Counter(state)
     for row, n in change.items():
         result[row] += n
-    assert all(n >= 0 for n in result.values()), f"deleted more than there was: {[r for r, n in result.items() if n < 0]}"
+    short = [row for row, n in result.items() if n < 0]
+    assert not short, f"deleted more than there was: {short}"
     return +result
