@@ -69,16 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(0)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        _print(f"deferred {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     config: Annotated[Path | None, typer.Option(
         help=f"The configuration file. [default: DEFERRED_CONFIG, or {DEFAULT_FILE}]", show_default=False)] = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version,
+                                          help="Print the version and exit.")] = False,
 ) -> None:
     _invocation.config = config
-    if version:
-        _print(f"deferred {__version__}")
-        raise typer.Exit
 
 
 # ---- the warehouse and its tables

@@ -38,6 +38,10 @@ class UnsupportedSQLError(DeferredError):
     """SQL that is well-formed and that a view may not contain; the construct is named."""
 
 
+class NondeterministicSQLError(UnsupportedSQLError):
+    """SQL whose result is not decided by the base tables alone, so that no way of maintaining it could be right."""
+
+
 class InvalidInputError(DeferredError):
     """Rows, timestamps or parameters that do not fit what they are for."""
 

@@ -25,6 +25,8 @@ class Context:
     engine: Engine
     root: str
     requested_by: str | None = None
+    patience: float = 120.0
+    """How many seconds to wait for work that another process is at, before LeaseHeldError."""
     owner: str = field(default_factory=_owner)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -11,15 +11,14 @@ from deferred.errors import LeaseHeldError
 from deferred.log.context import Context, is_dead
 
 TTL = 60.0
-WAIT = 120.0
 
 
 @contextmanager
-def lease(context: Context, name: str, what: str, wait: float = WAIT) -> Iterator[None]:
+def lease(context: Context, name: str, what: str, wait: float | None = None) -> Iterator[None]:
     """Hold a lease, renewed while the block runs; waits for a living holder, then says who it is."""
     store = context.metadata.leases
     owner = f"{context.owner}-{threading.get_ident()}"
-    deadline = time.monotonic() + wait
+    deadline = time.monotonic() + (context.patience if wait is None else wait)
     pause = 0.05
     while store.acquire(name, owner, TTL) is None:
         holder = store.holder(name)

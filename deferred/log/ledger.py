@@ -104,6 +104,9 @@ def placed(table_id: int, commits: Sequence[Commit], transactions: dict[str, Tra
 
 
 def _moment(commit: Commit, transactions: dict[str, TransactionRecord]) -> datetime:
+    if commit.mark is not None and "cut" in commit.mark:
+        # A view's commit has its place where the state that it shows has: until that time, it is the view's state.
+        return Cut.from_json(commit.mark["cut"]).timestamp
     name = _transaction(commit)
     record = transactions.get(name) if name else None
     return record.timestamp if record is not None and record.timestamp is not None else commit.timestamp

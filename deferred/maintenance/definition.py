@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deferred.algebra.group import Aggregate
 from deferred.algebra.plan import Filter, Plan, Project, Scan
 from deferred.algebra.sets import Distinct
-from deferred.errors import DeferredError, InvalidSQLError
+from deferred.errors import DeferredError, NondeterministicSQLError, UnsupportedSQLError
 from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.history import DeltaLog
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark.engine import table
 from deferred.sql.bind import Bound, Schema, bind
+from deferred.sql.pin import tables
 from deferred.sql.types import Types
 
 DIFFERENTIAL_COUNT = "_deferred_count"
@@ -24,42 +25,70 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Definition:
-    """A bound view: its plan, the tables it reads by name, and what it must remember."""
+    """A view's query and the tables it reads by name; its plan, or why it has none and is recomputed as a whole."""
 
-    bound: Bound
+    sql: str
+    bound: Bound | None
     tables: dict[str, TableRecord]
     schemas: dict[str, Columns]
+    names: dict[str, str]
     types: Types
+    whole: str | None = None
 
     @property
     def plan(self) -> Plan:
+        assert self.bound is not None, "a view that is recomputed as a whole has no plan"
         return self.bound.plan
 
+    @property
+    def column_types(self) -> Mapping[str, str]:
+        """The type of every column of the plan."""
+        return self.bound.types if self.bound is not None else {}
+
     def read_columns(self, name: str) -> Columns:
-        """The columns of a base table that the plan reads, with their types."""
+        """The columns of a base table that the view reads, with their types."""
+        if self.bound is None:
+            return self.schemas[name]
         names = {n for node in self.plan.walk() if isinstance(node, Scan) and node.table == name for n in node.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
 
+    def table(self, path: tuple[str, ...]) -> TableRecord:
+        """The base table that a dotted name in the view's text means."""
+        return self.tables[self.names[_dotted(path)]]
+
     def remembered(self) -> dict[str, object]:
         return {"tables": {name: [list(c) for c in schema] for name, schema in self.schemas.items()},
-                "types": self.types.known}
+                "names": self.names, "types": self.types.known, "whole": self.whole}
 
 
-def define(context: Context, sql: str) -> Definition:
-    """Bind a new view against the tables as they are now."""
+def define(context: Context, sql: str, strict: bool) -> Definition:
+    """Bind a new view against the tables as they are now.
+
+    What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
+    """
     schemas: dict[str, Columns] = {}
-    tables: dict[str, TableRecord] = {}
+    records: dict[str, TableRecord] = {}
+    names: dict[str, str] = {}
 
     def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
         record = tracking.find(context, path)
-        tables[record.name] = record
+        names[_dotted(path)] = record.name
+        records[record.name] = record
         if record.name not in schemas:
             schemas[record.name] = DeltaLog(record.location).columns
         return record.name, schemas[record.name]
 
     types = Types(context.engine.columns)
-    bound = bind(sql, catalog, types)
-    return Definition(bound, tables, schemas, types)
+    try:
+        return Definition(sql, bind(sql, catalog, types), records, schemas, names, types)
+    except NondeterministicSQLError:
+        raise
+    except UnsupportedSQLError as error:
+        if strict:
+            raise
+        for path in tables(sql):
+            catalog(path)
+        return Definition(sql, None, records, schemas, names, types, str(error))
 
 
 def load(context: Context, view: ViewRecord) -> Definition:
@@ -68,16 +97,20 @@ def load(context: Context, view: ViewRecord) -> Definition:
     schemas: dict[str, Columns] = {name: tuple((n, t) for n, t in schema)
                                    for name, schema in remembered["tables"].items()}
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
-    by_key = {name.casefold(): name for name in schemas}
+    names: dict[str, str] = remembered["names"]
 
     def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
-        name = by_key.get(path[-1].casefold()) if len(path) == 1 else tracking.find(context, path).name
-        if name is None:
-            raise InvalidSQLError(f"View {view.name} reads {'.'.join(path)}, which it did not when it was made.")
+        name = names[_dotted(path)]
         return name, schemas[name]
 
     types = Types(context.engine.columns, remembered["types"])
-    return Definition(bind(view.sql, catalog, types), records, schemas, types)
+    whole = remembered.get("whole")
+    bound = None if whole else bind(view.sql, catalog, types)
+    return Definition(view.sql, bound, records, schemas, names, types, whole)
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return ".".join(path).casefold()
 
 
 def unique_key(plan: Plan) -> tuple[str, ...] | None:

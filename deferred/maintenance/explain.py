@@ -50,7 +50,14 @@ class Explanation:
 
 def explain(context: Context, view: ViewRecord) -> Explanation:
     definition = definitions.load(context, view)
-    program = differentiate(definition.plan, definition.bound.tables, definition.bound.types)
+    if definition.bound is None:
+        reason = f"{definition.whole} So every propagate recomputes the view and keeps the difference."
+        return Explanation(view=view.name, scenario=view.scenario, invariant=INVARIANTS[view.scenario], strategy="full",
+                           reason=reason, plan=("the whole query · recomputed",), query="Q", equations=(
+                               "▼V = MV ∸ Q", "▲V = Q ∸ MV"), sql=view.sql,
+                           apply="an append, or one MERGE of the touched rows",
+                           notes=tuple(view.definition.get("notes") or ()))
+    program = differentiate(definition.plan, definition.bound.tables, definition.column_types)
     sql = Renderer(Names()).statement(program) or "(the view reads no table: nothing can change)"
     recomputed = [node for node in definition.plan.walk() if node.maintained == "recomputed"]
     key = view.definition.get("key")

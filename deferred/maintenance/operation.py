@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from typing import Any
 from deferred.errors import DeferredError
 from deferred.log.context import Context
 from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,9 @@ class Work:
         try:
             yield
         finally:
-            self.phases[name] = round(self.phases.get(name, 0.0) + time.monotonic() - begun, 3)
+            seconds = time.monotonic() - begun
+            self.phases[name] = round(self.phases.get(name, 0.0) + seconds, 3)
+            log.info("%s: %.2f s", name, seconds)
 
     def nothing(self, message: str) -> None:
         self.state, self.message = "nothing", message
@@ -90,6 +95,7 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
     operations = context.metadata.operations
     operations.start(kind=kind, view_id=view.id, view=view.name, operation_id=work.id,
                      requested_by=context.requested_by, details=details)
+    log.info("%s of %s begins, operation %s", kind, view.name, work.id)
     try:
         yield work
     except BaseException as error:
@@ -97,6 +103,9 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         operations.finish(work.id, "failed", error=message[:4000], **_fields(work, details))
         raise
     operations.finish(work.id, work.state, **_fields(work, details))
+    log.info("%s of %s: %s; %d rows read, %d deleted, %d inserted in %.2f s", kind, view.name,
+             work.message or work.state, work.rows_read, work.rows_deleted, work.rows_inserted,
+             sum(work.phases.values()))
 
 
 def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,14 +73,18 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
     definition = definitions.load(context, view)
     for source in tables:
         changes.check_columns(source, definition.read_columns(source.name))
+    full = full or definition.bound is None
     with context.engine.temporaries() as temporaries:
-        with work.phase("log"):
-            changed, rows = _changes(context, definition, view.propagated, cut, temporaries)
-        work.rows_read = sum(rows.values())
-        if not changed and not full:
-            work.nothing("The changes cancel out, or touch no column that the view reads.")
-            context.metadata.views.update(view.id, propagated=cut)
-            return
+        changed: dict[str, str] = {}
+        rows: dict[str, int] = {}
+        if not full:
+            with work.phase("log"):
+                changed, rows = _changes(context, definition, view.propagated, cut, temporaries)
+            work.rows_read = sum(rows.values())
+            if not changed:
+                work.nothing("The changes cancel out, or touch no column that the view reads.")
+                context.metadata.views.update(view.id, propagated=cut)
+                return
         with work.phase("compute"):
             recompute = full or _recompute(view, definition, rows)
             work.strategy = "full" if recompute else "incremental"
@@ -127,7 +131,7 @@ def _recompute(view: ViewRecord, definition: Definition, rows: Mapping[str, int]
 def _incremental(definition: Definition, cut: Cut, changed: dict[str, str], rows: int, temporaries: Temporaries,
                  view: ViewRecord) -> str:
     """Run the delta program step by step; answers the temporary that holds the signed change of the view."""
-    program = differentiate(definition.plan, changed, definition.bound.types)
+    program = differentiate(definition.plan, changed, definition.column_types)
     steps: dict[str, str] = {}
     pinned = definitions.Pinned(definition.tables, dict(cut.versions), changed, steps)
     renderer = Renderer(pinned, broadcast=rows <= BROADCAST_ROWS)

@@ -52,7 +52,8 @@ def _apply(context: Context, view: ViewRecord, work: Work) -> None:
     context.metadata.views.update(view.id, shown=view.propagated, applied_batch=batch)
 
 
-def refresh(context: Context, name: str, until: datetime | None = None, order: str = PROPAGATE_FIRST) -> Operation:
+def refresh(context: Context, name: str, until: datetime | None = None, order: str = PROPAGATE_FIRST,
+            full: bool = False) -> Operation:
     """refresh_C, in either of the paper's orders: MV = Q at the cut of `until` (now, by default).
 
     propagate_first: propagate_C, then partial_refresh_C. partial_first: partial_refresh_C, so that readers have s_i
@@ -61,7 +62,7 @@ def refresh(context: Context, name: str, until: datetime | None = None, order: s
     first: Operation | None = None
     if order == PARTIAL_FIRST:
         first = partial_refresh(context, name, kind="refresh")
-    moved = propagate(context, name, until, kind="refresh")
+    moved = propagate(context, name, until, kind="refresh", full=full)
     applied = partial_refresh(context, name, kind="refresh")
     return _together(first, moved, applied)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from deferred.algebra.plan import COUNT
 from deferred.errors import InvariantError
-from deferred.log import changes, ledger, tracking
+from deferred.log import changes, ledger
 from deferred.log.context import Context
 from deferred.log.lease import lease
 from deferred.log.transactions import recover_all
@@ -110,7 +110,7 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     deleted = f"SELECT {names}, -{count} AS {count} FROM {net} WHERE {count} < 0"
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, view.columns, f"SELECT * FROM {mv}"))
 
-    query = _past_query(context, view, definition, current, logs)
+    query = _past_query(definition, current, logs)
     if view.scenario in ("immediate", "base_log"):
         stored = f"SELECT * FROM {mv}"
     else:
@@ -122,12 +122,11 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     return [invariant, *checks]
 
 
-def _past_query(context: Context, view: ViewRecord, definition: Definition, current: Cut, logs: dict[str, str]) -> str:
+def _past_query(definition: Definition, current: Cut, logs: dict[str, str]) -> str:
     """The user's text with every table as PAST(L, ·) has it; without a log, as it is at the current cut."""
 
     def source(path: tuple[str, ...]) -> str:
-        record = tracking.find(context, path) if len(path) > 1 else next(
-            t for t in definition.tables.values() if t.name.casefold() == path[0].casefold())
+        record = definition.table(path)
         # Columns that the view does not read are not in the log; they stand in as NULL, so that * keeps its meaning.
         read = dict(definition.read_columns(record.name))
         outputs = ", ".join(quoted(n) if n in read else f"CAST(NULL AS {t}) AS {quoted(n)}"
@@ -140,7 +139,7 @@ def _past_query(context: Context, view: ViewRecord, definition: Definition, curr
         before = bags.written_out(bags.net(f"{now} UNION ALL {log}", tuple(read.items())), tuple(read.items()))
         return f"(SELECT {outputs} FROM ({before}) AS r)"
 
-    return pinned(view.sql, source)
+    return pinned(definition.sql, source)
 
 
 def _table(source: TableRecord, columns: tuple[tuple[str, str], ...], cut: Cut) -> str:

@@ -43,14 +43,14 @@ def create(context: Context, name: str, sql: str, *, scenario: str, refresh_poli
     if taken is not None:
         raise NameTakenError(f"There is a {'view' if taken.kind == 'view' else 'tracked table'} {taken.name} already. "
                              f"Choose another name, or drop it first.")
-    definition = definitions.define(context, sql)
+    definition = definitions.define(context, sql, strict=refresh_policy == "incremental_strict")
     for source in definition.tables.values():
         if source.kind == "view":
             _serve_views(context, source)
     sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]
     ledger.sync(context, sources, lambda t: recover(context, t))
     cut = ledger.cut(context, sources, None, None)
-    columns = _columns(context, definition, sql, cut)
+    columns = _columns(context, definition, cut)
     if refresh_policy == "incremental_strict":
         _refuse_recomputation(definition)
     location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
@@ -69,11 +69,20 @@ def create(context: Context, name: str, sql: str, *, scenario: str, refresh_poli
         name=name, sql=sql, scenario=scenario, refresh_policy=refresh_policy, policy=policy, columns=columns,
         location=location, table_id=record.id, depends_on=[t.id for t in sources], propagate_every=propagate_every,
         refresh_every=refresh_every, target_lag=target_lag, shown=cut, propagated=cut,
-        definition={**definition.remembered(), "notes": list(definition.bound.notes), "key": _key(definition, columns)})
+        definition={**definition.remembered(), "notes": _notes(definition), "key": _key(definition, columns)})
+
+
+def _notes(definition: Definition) -> list[str]:
+    """What a user should know of how the view was taken."""
+    if definition.bound is None:
+        return [f"Recomputed as a whole at every propagate: {definition.whole}"]
+    return list(definition.bound.notes)
 
 
 def _key(definition: Definition, columns: definitions.Columns) -> list[str]:
     """The view's columns that no two of its rows share, empty where it is a bag."""
+    if definition.bound is None:
+        return []
     names = dict(definitions.output(definition, columns))
     return [names[c] for c in definitions.unique_key(definition.plan) or ()]
 
@@ -107,6 +116,8 @@ def rebuild_statement(definition: Definition, columns: Sequence[tuple[str, str]]
 
 def query(definition: Definition, columns: Sequence[tuple[str, str]], cut: Cut) -> str:
     """Q at a cut, under the view's own column names and types."""
+    if definition.bound is None:
+        return f"SELECT * FROM ({original(definition, cut)}) AS q"
     rendered = Renderer(definitions.at(definition, cut), broadcast=False).render(definition.plan)
     types = dict(columns)
     outputs = ", ".join(f"CAST({quoted(c)} AS {types[name]}) AS {quoted(name)}"
@@ -114,15 +125,15 @@ def query(definition: Definition, columns: Sequence[tuple[str, str]], cut: Cut) 
     return f"SELECT {outputs} FROM ({rendered}) AS q"
 
 
-def original(context: Context, definition: Definition, sql: str, cut: Cut) -> str:
+def original(definition: Definition, cut: Cut) -> str:
     """The user's own text, its tables read at a cut: what a recomputation by Spark itself would run."""
 
     def source(path: tuple[str, ...]) -> str:
-        record = tracking.find(context, path)
+        record = definition.table(path)
         names = ", ".join(quoted(n) for n, _ in definition.schemas[record.name])
         return f"(SELECT {names} FROM {table(record.location, cut.versions[record.id])})"
 
-    return pinned(sql, source)
+    return pinned(definition.sql, source)
 
 
 def _fill(context: Context, definition: Definition, columns: definitions.Columns, location: str, cut: Cut) -> None:
@@ -137,9 +148,9 @@ def _fill(context: Context, definition: Definition, columns: definitions.Columns
     engine.commit(f"INSERT INTO {table(f'{location}/mv')} ({names}) {query(definition, columns, cut)}", mark)
 
 
-def _columns(context: Context, definition: Definition, sql: str, cut: Cut) -> definitions.Columns:
+def _columns(context: Context, definition: Definition, cut: Cut) -> definitions.Columns:
     """The view's columns, by Spark's own word on the user's own text; the plan must agree in types."""
-    columns = tuple(context.engine.columns(original(context, definition, sql, cut)))
+    columns = tuple(context.engine.columns(original(definition, cut)))
     seen: dict[str, str] = {}
     for name, type_ in columns:
         if name.casefold() in seen:
@@ -150,6 +161,8 @@ def _columns(context: Context, definition: Definition, sql: str, cut: Cut) -> de
         if type_ in ("void", "variant") or type_.startswith(("interval", "map<")):
             raise UnsupportedSQLError(f"Column {name} has the type {type_}, whose values cannot be stored and "
                                       f"compared; CAST it to a type that can.")
+    if definition.bound is None:
+        return columns
     planned = [definition.bound.types[c] for c in definition.plan.columns]
     for (name, type_), mine in zip(columns, planned, strict=True):
         if type_.casefold() != mine.casefold():
@@ -169,8 +182,9 @@ def _refuse_recomputation(definition: Definition) -> None:
     for node in definition.plan.walk():
         if node.maintained == "recomputed":
             raise UnsupportedSQLError(
-                f"{type(node).__name__.upper()} without GROUP BY reads its whole input at every change, and "
-                f"incremental_strict refuses what is recomputed. Use refresh_policy 'incremental' or 'auto'.")
+                f"{type(node).__name__} reads its whole input at every change: it has no keys or partitions that would "
+                f"say which part is touched. incremental_strict refuses that; use refresh_policy 'incremental' or "
+                f"'auto'.")
 
 
 def _check_options(scenario: str, refresh_policy: str, propagate_every: str | None, refresh_every: str | None,

@@ -17,7 +17,7 @@ from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
 from deferred.algebra.window import Limit
-from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError
+from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, grouping, sources, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, text
 from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, name_of, refuse_what_varies
@@ -169,8 +169,8 @@ class Binder:
                 self.notes.append("ORDER BY without LIMIT is ignored: a table has no order.")
             return Relation(pick(result.plan, [f.id for f in result.scope.fields]), result.scope)
         if not ordered:
-            raise UnsupportedSQLError("LIMIT without ORDER BY takes any rows, so a recomputation may give others. "
-                                      "Add ORDER BY.")
+            raise NondeterministicSQLError("LIMIT without ORDER BY takes any rows, so a recomputation may give others. "
+                                           "Add ORDER BY.")
         plan: Plan = Limit(result.plan, tuple(ordered), limit, offset or 0)
         return Relation(pick(plan, [f.id for f in result.scope.fields]), result.scope)
 

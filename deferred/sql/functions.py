@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from deferred.errors import UnsupportedSQLError
+from deferred.errors import NondeterministicSQLError
 from deferred.sql.dialect import text
 
 AGGREGATES = frozenset({
@@ -22,12 +22,15 @@ COLLECTING = frozenset({"collect_list", "collect_set", "array_agg"})
 ORDERLESS = frozenset({"sort_array", "array_sort", "size", "cardinality", "array_size", "array_max", "array_min"})
 """Functions of an array to which the order of its elements makes no difference."""
 
+ORDERED = frozenset({"first", "first_value", "last", "last_value", "any_value", "mode"})
+"""Aggregates whose value depends on the order in which the rows happen to come."""
+
 REFUSED_AGGREGATES = frozenset({
-    "first", "first_value", "last", "last_value", "any_value", "kurtosis", "skewness", "mode", "count_min_sketch",
+    "kurtosis", "skewness", "count_min_sketch",
     "histogram_numeric", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope",
     "regr_sxx", "regr_sxy", "regr_syy", "bitmap_construct_agg", "bitmap_or_agg", "hll_sketch_agg", "hll_union_agg",
     "product", "approx_top_k",
-}) | COLLECTING
+}) | COLLECTING | ORDERED
 
 WINDOW_ONLY = frozenset({
     "row_number", "rank", "dense_rank", "percent_rank", "ntile", "cume_dist", "lag", "lead", "nth_value", "window",
@@ -93,10 +96,10 @@ def refuse_what_varies(expression: exp.Expr) -> None:
         if name is None:
             continue
         if name in NOW or (name == "unix_timestamp" and isinstance(node, exp.Anonymous) and not node.expressions):
-            raise UnsupportedSQLError(
+            raise NondeterministicSQLError(
                 f"{text(node)} changes with the clock, and no change of a base table says when. Put the date into a "
                 f"column or a small table that your job updates, or filter on it when you read the view.")
         if name in NONDETERMINISTIC:
-            raise UnsupportedSQLError(
+            raise NondeterministicSQLError(
                 f"{text(node)} is not deterministic: a recomputation would give another result, so a view may not "
                 f"contain it. Compute it when the base table is written, and select the stored column.")

@@ -12,10 +12,18 @@ from sqlglot import exp
 from deferred.algebra.group import Aggregate
 from deferred.algebra.plan import Plan, Project, UnionAll
 from deferred.algebra.scalar import Scalar, column, columns_of, is_bound, rewrite
-from deferred.errors import InvalidSQLError, UnsupportedSQLError
+from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnsupportedSQLError
 from deferred.sql import windowing
 from deferred.sql.dialect import parse_scalar, text
-from deferred.sql.functions import AGGREGATES, COLLECTING, REFUSED_AGGREGATES, is_aggregate, name_of, ordered_away
+from deferred.sql.functions import (
+    AGGREGATES,
+    COLLECTING,
+    ORDERED,
+    REFUSED_AGGREGATES,
+    is_aggregate,
+    name_of,
+    ordered_away,
+)
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -256,15 +264,18 @@ def refuse_unknown_aggregate(node: exp.Expr) -> None:
     if name in COLLECTING:
         around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
         if around is None or not ordered_away(around):
-            raise UnsupportedSQLError(f"{text(node)[:80]} keeps the rows in whatever order they come, so a "
+            raise NondeterministicSQLError(f"{text(node)[:80]} keeps the rows in whatever order they come, so a "
                                       f"recomputation may give another result. Write sort_array({text(node)[:60]}).")
         return
     if name in ("listagg", "string_agg") and not isinstance(node.parent, exp.WithinGroup):
-        raise UnsupportedSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation may "
+        raise NondeterministicSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation may "
                                   f"give another result.")
+    if name in ORDERED:
+        raise NondeterministicSQLError(f"{text(node)[:80]} takes whichever row comes first or last, so a recomputation "
+                                       f"may give another. Use min_by or max_by with the column that orders the rows.")
     if name in REFUSED_AGGREGATES or (isinstance(node, exp.AggFunc) and name not in AGGREGATES):
-        raise UnsupportedSQLError(f"The aggregate {text(node)[:80]} is not supported in a view: its value depends on "
-                                  f"the order of the rows, or cannot be maintained.")
+        raise UnsupportedSQLError(f"The aggregate {text(node)[:80]} has no rule by which a view could maintain "
+                                  f"it.")
 
 
 MOMENTS = {

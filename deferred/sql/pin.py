@@ -38,6 +38,17 @@ def pinned(sql: str, source: Source) -> str:
     return sql
 
 
+def tables(sql: str) -> list[tuple[str, ...]]:
+    """The dotted names of the tables that a text reads, each once.
+
+    >>> tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN s.u USING (a) JOIN t USING (a)")
+    [('s', 'u'), ('t',)]
+    """
+    found = {tuple(part.name for part in node.parts): None for node in parse_statement(sql).find_all(exp.Table)
+             if isinstance(node.this, exp.Identifier) and not _is_cte(node)}
+    return sorted(found)
+
+
 def _target(statement: exp.Expr) -> exp.Expr | None:
     """The table that a writing statement changes."""
     if isinstance(statement, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
