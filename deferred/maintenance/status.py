@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from deferred.errors import DeferredError
+from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.history import DeltaLog
+from deferred.log.transactions import recover
+from deferred.maintenance.settle import settled
 from deferred.metadata import ViewRecord, utc_now
 
 
@@ -38,6 +41,20 @@ def _view(context: Context, view: ViewRecord, newest: dict[int, int | None]) -> 
         "propagate_every": view.propagate_every, "refresh_every": view.refresh_every, "policy": view.policy,
         "location": f"{view.location}/mv",
     }
+
+
+def is_fresh(context: Context, view: ViewRecord, moment: datetime) -> bool:
+    """Whether MV shows what its tables held at a time; so must the views among them, for what they read."""
+    tables = [context.metadata.tables.by_id(t) for t in view.depends_on]
+    by_table = {v.table_id: v for v in context.metadata.views.all()}
+    if not all(is_fresh(context, by_table[t.id], moment) for t in tables if t.id in by_table):
+        return False
+    view = settled(context, view)
+    if view.shown is None or view.state != "active":
+        return False
+    ledger.sync(context, tables, lambda t: recover(context, t))
+    held = ledger.cut(context, tables, moment, None).versions
+    return moment <= utc_now() and all(view.shown.versions.get(t, -1) >= version for t, version in held.items())
 
 
 def _newest(context: Context, table_id: int) -> int | None:

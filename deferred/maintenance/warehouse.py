@@ -17,7 +17,7 @@ from deferred.errors import InvalidInputError
 from deferred.log import changes, ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.maintenance import explain as explaining
-from deferred.maintenance import operation, propagate, refresh, status, verify, views
+from deferred.maintenance import operation, propagate, refresh, replay, status, verify, views
 from deferred.maintenance.operation import Operation
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, ViewRecord
 from deferred.spark import bags, server
@@ -32,23 +32,29 @@ if TYPE_CHECKING:
 class Warehouse:
     """Tracked tables and views over them. Opened by a configuration file or a folder; starts Spark when it must."""
 
-    def __init__(self, settings: Settings, metadata: Metadata, engine: Engine) -> None:
+    def __init__(self, settings: Settings, metadata: Metadata, engine: Engine, requested_by: str | None = None,
+                 patience: float = 120.0) -> None:
         self.settings = settings
-        self._context = Context(metadata, engine, str(settings.path), os.environ.get("DEFERRED_REQUESTED_BY"))
+        self._context = Context(metadata, engine, str(settings.path),
+                                requested_by or os.environ.get("DEFERRED_REQUESTED_BY"), patience)
 
     @classmethod
     def open(cls, config: str | Path | None = None, *, path: str | Path | None = None, metadata_url: str | None = None,
-             spark: SparkSession | None = None) -> Self:
-        """Open a warehouse; a new one is made ready to use."""
+             spark: SparkSession | None = None, requested_by: str | None = None, patience: float = 120.0) -> Self:
+        """Open a warehouse; a new one is made ready to use.
+
+        `requested_by` is kept with every operation; `patience` is how many seconds to wait for another process that
+        is at work on the same view.
+        """
         settings = Settings.resolve(config, str(path) if path is not None else None, metadata_url)
         if "://" not in str(settings.path):
             Path(settings.path).mkdir(parents=True, exist_ok=True)
         metadata = Metadata.open(settings.metadata_url, create=True)
         running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
         if running is not None:  # the one that `deferred engine start` keeps warm
-            return cls(settings, metadata, Engine(None, None, running.remote))
+            return cls(settings, metadata, Engine(None, None, running.remote), requested_by, patience)
         engine = Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf)
-        return cls(settings, metadata, engine)
+        return cls(settings, metadata, engine, requested_by, patience)
 
     def close(self) -> None:
         """Close the metadata; a Spark session that was started here is stopped."""
@@ -140,15 +146,18 @@ class Warehouse:
     def views(self) -> list[ViewRecord]:
         return self._context.metadata.views.all()
 
-    def propagate(self, view: str, until: Any = None) -> Operation:
-        """Compute what has changed into the differential tables; readers notice nothing."""
+    def propagate(self, view: str, until: Any = None, full: bool = False) -> Operation:
+        """Compute what has changed into the differential tables; readers notice nothing.
+
+        With `full`, by recomputing the view and taking the difference: the same change, another way.
+        """
         record = self._context.metadata.views.get(view)
         if record.scenario == "base_log":
             return self._nothing("propagate", record, "The scenario base_log keeps no differential tables: refresh "
                                                       "reads the base log.")
         if record.scenario == "immediate":
-            return refresh.refresh(self._context, view, _moment(until))
-        return propagate.propagate(self._context, view, _moment(until))
+            return refresh.refresh(self._context, view, _moment(until), full=full)
+        return propagate.propagate(self._context, view, _moment(until), full=full)
 
     def partial_refresh(self, view: str) -> Operation:
         """Apply the differential tables to the view: one small commit."""
@@ -158,11 +167,12 @@ class Warehouse:
                                                             "refresh reads the base log.")
         return refresh.partial_refresh(self._context, view)
 
-    def refresh(self, view: str, until: Any = None, order: str = refresh.PROPAGATE_FIRST) -> Operation:
+    def refresh(self, view: str, until: Any = None, order: str = refresh.PROPAGATE_FIRST,
+                full: bool = False) -> Operation:
         """propagate and partial_refresh, in either order: the view then shows the current state."""
         if order not in (refresh.PROPAGATE_FIRST, refresh.PARTIAL_FIRST):
             raise InvalidInputError(f"order={order!r}: it is {refresh.PROPAGATE_FIRST} or {refresh.PARTIAL_FIRST}.")
-        return refresh.refresh(self._context, view, _moment(until), order)
+        return refresh.refresh(self._context, view, _moment(until), order, full)
 
     def rebuild(self, view: str) -> Operation:
         """Recompute a view from its tables as they are, in one atomic commit."""
@@ -180,6 +190,17 @@ class Warehouse:
             if moment >= finish:
                 return results
             moment += width
+
+    def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> list[Operation]:
+        """Fill the view's history table: its rows as of each step, or its changes in each. MV stays as it is."""
+        width = step if isinstance(step, timedelta) else parse_duration(str(step))
+        return [replay.replay(self._context, view, a, b, of)
+                for a, b in replay.steps(parse_timestamp(start), parse_timestamp(end), width)]
+
+    def read_history(self, view: str, of: str = "rows") -> DataFrame:
+        """The history table of a view that `replay` has filled; `_as_of` says at which step."""
+        record = self._context.metadata.views.get(view)
+        return self._context.engine.sql(f"SELECT * FROM {table(replay.history_path(self._context, record, of))}")
 
     def read(self, view: str) -> DataFrame:
         """The rows of a view, as MV shows them."""
@@ -205,6 +226,14 @@ class Warehouse:
     def status(self) -> list[dict[str, Any]]:
         """Every view with its cuts, lag and what is pending. Starts no Spark."""
         return status.status(self._context)
+
+    def is_fresh(self, view: str, moment: Any) -> bool:
+        """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""
+        return status.is_fresh(self._context, self._context.metadata.views.get(view), parse_timestamp(moment))
+
+    def operation(self, operation_id: str) -> Operation:
+        """One operation by its id."""
+        return operation.from_record(self._context, self._context.metadata.operations.get(operation_id))
 
     def history(self, view: str | None = None, limit: int = 50) -> list[Operation]:
         """The last operations, newest first."""
