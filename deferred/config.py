@@ -278,6 +278,30 @@ def _duration(text: object) -> timedelta | None:
     return None
 
 
+_CRON_FIELD = re.compile(r"[\d*,/\-?LW#A-Za-z]+")
+
+
+def parse_cadence(value: str, what: str = "The cadence") -> timedelta | str:
+    """How often something is done: a time span, or for a scheduler five cron fields or a name such as @daily.
+
+    >>> parse_cadence("15m")
+    datetime.timedelta(seconds=900)
+    >>> parse_cadence("30 6 * * 1-5"), parse_cadence("@daily")
+    ('30 6 * * 1-5', '@daily')
+    """
+    text = value.strip()
+    if re.fullmatch(r"@\w+", text):
+        return text
+    fields = text.split()
+    if len(fields) == 5 and all(map(_CRON_FIELD.fullmatch, fields)):
+        return " ".join(fields)
+    try:
+        return parse_duration(value, what)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error} Or five cron fields, such as 30 6 * * 1-5, or @hourly, @daily, @weekly, "
+                                f"@monthly.") from None
+
+
 def parse_timestamp(value: str | date | datetime, what: str = "The timestamp") -> datetime:
     """A moment in UTC: ISO 8601, a date alone (its midnight), or `now`. Without a time zone UTC is meant.
 

@@ -7,7 +7,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 
-from deferred.config import parse_duration
+from deferred.config import parse_cadence, parse_duration
 from deferred.errors import DeferredError, InvalidInputError, InvalidSQLError, NameTakenError, UnsupportedSQLError
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
@@ -64,7 +64,7 @@ def create(context: Context, name: str, sql: str, *, scenario: str, refresh_poli
         remove_folder(location)
         raise
     first = next(iter(state.newest_first()))
-    context.metadata.ledger.append([LedgerEntry(record.id, first.version, first.timestamp, None, first.operation)])
+    context.metadata.ledger.append([LedgerEntry(record.id, first.version, cut.timestamp, None, first.operation)])
     return context.metadata.views.add(
         name=name, sql=sql, scenario=scenario, refresh_policy=refresh_policy, policy=policy, columns=columns,
         location=location, table_id=record.id, depends_on=[t.id for t in sources], propagate_every=propagate_every,
@@ -195,6 +195,8 @@ def _check_options(scenario: str, refresh_policy: str, propagate_every: str | No
         raise InvalidInputError(f"refresh_policy={refresh_policy!r}: it is one of {', '.join(REFRESH_POLICIES)}.")
     if policy not in (1, 2):
         raise InvalidInputError(f"policy={policy!r}: it is 1 (refresh) or 2 (partial_refresh) every refresh_every.")
-    for text_ in (propagate_every, refresh_every, target_lag):
-        if text_ is not None and len(text_.split()) != 5 and not text_.startswith("@"):  # cron stays for the scheduler
-            parse_duration(text_)
+    for name, text_ in (("propagate_every", propagate_every), ("refresh_every", refresh_every)):
+        if text_ is not None:
+            parse_cadence(text_, name)
+    if target_lag is not None:
+        parse_duration(target_lag, "target_lag")

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from deferred.config import parse_duration
+from deferred.config import parse_cadence, parse_duration
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError, nearest
 from deferred.sql.dialect import ViewSQL, parse_query, quoted
 
@@ -225,7 +225,7 @@ class _Reader:
             raise self.before(f"the option {name} expects {_expected(name)}, not {value!r}", ConfigurationError)
         if name in DURATIONS:
             try:
-                parse_duration(value, name)
+                (parse_duration if name == "target_lag" else parse_cadence)(value, name)
             except InvalidInputError as error:
                 raise self.before(str(error), ConfigurationError) from None
         return value
