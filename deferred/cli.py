@@ -45,6 +45,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False)]
 ViewNames = Annotated[list[str] | None, typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
+Full = Annotated[bool, typer.Option("--full", help="Recompute the view and take the difference.")]
+Of = Annotated[str, typer.Option(help="rows: as of each step; changes: in each step.")]
 Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]
 Limit = Annotated[int, typer.Option(min=0, help="At most so many rows; 0 for all of them.")]
 
@@ -225,10 +227,11 @@ def apply(dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what
 
 
 @app.command()
-def propagate(views: ViewNames = None, every: All = False, until: Until = None, as_json: Json = False) -> None:
+def propagate(views: ViewNames = None, every: All = False, until: Until = None, full: Full = False,
+              as_json: Json = False) -> None:
     """Compute what has changed into the differential tables; readers notice nothing."""
     _check_moments(until=until)
-    _operate(views, every, "Propagating", lambda w, view: w.propagate(view, until), as_json)
+    _operate(views, every, "Propagating", lambda w, view: w.propagate(view, until, full), as_json)
 
 
 @app.command("partial-refresh")
@@ -240,10 +243,10 @@ def partial_refresh(views: ViewNames = None, every: All = False, as_json: Json =
 @app.command()
 def refresh(views: ViewNames = None, every: All = False, until: Until = None,
             order: Annotated[str, typer.Option(help="propagate_first or partial_first.")] = "propagate_first",
-            as_json: Json = False) -> None:
+            full: Full = False, as_json: Json = False) -> None:
     """Bring views up to date: propagate and partial-refresh."""
     _check_moments(until=until)
-    _operate(views, every, "Refreshing", lambda w, view: w.refresh(view, until, order), as_json)
+    _operate(views, every, "Refreshing", lambda w, view: w.refresh(view, until, order, full), as_json)
 
 
 @app.command()
@@ -263,10 +266,22 @@ def backfill(view: ViewName, start: Annotated[str, typer.Argument(help="ISO 8601
 
 
 @app.command()
-def read(view: ViewName, limit: Limit = 20, as_json: Json = False) -> None:
+def replay(view: ViewName, start: Annotated[str, typer.Argument(help="ISO 8601.")],
+           end: Annotated[str, typer.Argument(help="ISO 8601, or now.")],
+           step: Annotated[str, typer.Argument(help="Such as 1d.")], of: Of = "rows", as_json: Json = False) -> None:
+    """Fill the history table of a view with its past; the view stays as it is."""
+    with opened(f"Replaying {view}") as warehouse:
+        done = warehouse.replay(view, start, end, step, of)
+    _answer({"operations": done}, as_json, lambda: _operations(done))
+
+
+@app.command()
+def read(view: ViewName, past: Annotated[str | None, typer.Option(
+        "--history", help="What replay has filled instead: rows or changes.")] = None,
+         limit: Limit = 20, as_json: Json = False) -> None:
     """Show the rows of a view."""
     with opened(f"Reading {view}") as warehouse:
-        rows = _Rows.of(warehouse.read(view), limit)
+        rows = _Rows.of(warehouse.read(view) if past is None else warehouse.read_history(view, past), limit)
     _answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
 
 
@@ -438,7 +453,8 @@ def opened(doing: str = "") -> Iterator[Warehouse]:
     from deferred.metadata import Metadata
 
     Metadata.open(_settings().metadata_url).close()
-    with _quiet(doing), Warehouse.open(_invocation.config) as warehouse:
+    asking = os.environ.get("DEFERRED_REQUESTED_BY") or "command line"
+    with _quiet(doing), Warehouse.open(_invocation.config, requested_by=asking) as warehouse:
         yield warehouse
 
 

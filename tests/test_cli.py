@@ -1,0 +1,315 @@
+"""The command line: exit codes, one JSON document, messages without tracebacks, and no Spark where none is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred import cli, demo
+from deferred.errors import UnknownObjectError
+
+
+class Project:
+    """A project folder of its own, and commands run in it."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capfd = folder, capfd
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        self._capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["--config", str(self.folder / "conf" / "deferred.toml"), *arguments])
+        captured = self._capfd.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    def json(self, *arguments: str) -> Any:
+        """What a command that succeeds prints with --json: one document and nothing else."""
+        code, out, err = self.run(*arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def fails(self, *arguments: str, code: int = 1) -> str:
+        found, out, err = self.run(*arguments)
+        assert (found, out) == (code, "")
+        assert "Traceback" not in err
+        return err
+
+
+@pytest.fixture
+def project(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Project:
+    for name in ("CONFIG", "PATH", "METADATA_URL", "SPARK_REMOTE", "SPARK_MASTER", "DEBUG"):
+        monkeypatch.delenv(f"DEFERRED_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["init"])
+    assert ended.value.code in (0, None)
+    return Project(tmp_path, capfd)
+
+
+# ---- without Spark
+
+
+def test_init_makes_everything_ready_and_can_be_repeated(project: Project) -> None:
+    assert (project.folder / "conf" / "deferred.toml").read_text() == (demo.examples() / "deferred.toml").read_text()
+    assert (project.folder / "warehouse" / "deferred.db").exists()
+    assert (project.folder / "conf" / "views").is_dir()
+    (project.folder / "conf" / "deferred.toml").write_text('[warehouse]\npath = "elsewhere"')
+    answer = project.json("init")
+    assert answer["warehouse"] == str(project.folder / "elsewhere")
+
+
+def test_commands_do_not_make_a_warehouse(project: Project) -> None:
+    (project.folder / "conf" / "deferred.toml").write_text('[warehouse]\npath = "elsewhere"')
+    assert "deferred init" in project.fails("status")
+    assert not (project.folder / "elsewhere").exists()
+
+
+def test_an_empty_warehouse(project: Project) -> None:
+    assert project.json("status") == {"views": [], "tables": []}
+    assert project.json("history") == {"operations": []}
+    assert project.json("sync") == {"commits": 0}
+    assert project.json("refresh", "--all") == {"operations": []}
+    assert project.json("apply") == {"views": {}}
+    assert "Tracked tables: none" in project.run("status")[1]
+
+
+def test_an_error_is_one_message_on_standard_error(project: Project) -> None:
+    err = project.fails("propagate", "nowhere")
+    assert err.startswith("deferred: ")
+    assert "nowhere" in err.splitlines()[0]
+
+
+def test_an_error_with_json_is_a_document_as_well(project: Project) -> None:
+    code, out, err = project.run("drop", "nowhere", "--json")
+    assert code == 1
+    assert json.loads(out)["error"]["type"] == UnknownObjectError.__name__
+    assert "nowhere" in json.loads(out)["error"]["message"]
+    assert "nowhere" in err
+
+
+def test_several_views_fail_one_by_one(project: Project) -> None:
+    code, out, err = project.run("propagate", "a", "b", "--json")
+    assert code == 1
+    assert set(json.loads(out)["errors"]) == {"a", "b"}
+    assert len(err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("arguments", [
+    ("propagate",), ("nonsense",), ("status", "--nonsense"), ("read",), ("read", "v", "--limit", "-1"),
+    ("history", "--limit", "many"), ("engine",),
+])
+def test_usage_errors_exit_with_two(project: Project, arguments: tuple[str, ...]) -> None:
+    assert project.run(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize(("arguments", "parts"), [
+    (("propagate", "v", "--until", "tomorrow"), ["--until", "tomorrow", "ISO 8601"]),
+    (("log", "t", "--since", "x"), ["--since", "ISO 8601"]),
+    (("track", "t", "there", "--references", "a"), ["COLUMN=TABLE.COLUMN"]),
+    (("create", "v"), ["no view file", "v.sql"]),
+    (("create", "there/v.sql"), ["no view file there/v.sql"]),
+    (("log", "t", "--counts"), ["t"]),
+    (("db", "upgrade", "9999"), ["9999"]),
+])
+def test_mistakes_are_named_before_spark_starts(project: Project, arguments: tuple[str, ...], parts: list[str]) -> None:
+    err = project.fails(*arguments)
+    for part in parts:
+        assert part in err
+
+
+def test_the_configuration_is_named_when_it_is_wrong(project: Project) -> None:
+    (project.folder / "conf" / "deferred.toml").write_text("[warehous]")
+    assert "did you mean warehouse" in project.fails("status")
+
+
+def test_db(project: Project) -> None:
+    head = project.json("db", "current")["head"]
+    assert project.json("db", "downgrade", "base") == {"current": None, "head": head}
+    assert "deferred db upgrade" in project.fails("status")
+    assert project.json("db", "upgrade") == {"current": head, "head": head}
+    assert project.json("status")["views"] == []
+
+
+def test_no_engine_runs(project: Project) -> None:
+    assert project.json("engine", "status") == {"running": False, "address": None, "pid": None}
+    assert project.json("engine", "stop") == {"running": False, "stopped": None}
+    stale = {"pid": 2**22 + 1, "port": 1, "token": "t", "host": "elsewhere", "started_at": 0.0}
+    (project.folder / "warehouse" / "engine.json").write_text(json.dumps(stale))
+    assert project.json("engine", "status")["running"] is False
+    (project.folder / "warehouse" / "engine.json").write_text("not json")
+    assert project.json("engine", "status")["running"] is False
+
+
+def test_engine_start_refuses_what_cannot_work(project: Project) -> None:
+    (project.folder / "conf" / "deferred.toml").write_text('[spark]\nremote = "sc://host:1/;token=secret"')
+    err = project.fails("engine", "start")
+    assert "spark.remote" in err
+    assert "secret" not in err
+    (project.folder / "conf" / "deferred.toml").write_text("")
+    assert "Port 99999" in project.fails("engine", "start", "--port", "99999")
+
+
+def test_demo_refuses_a_folder_with_something_in_it(project: Project) -> None:
+    assert "empty folder" in project.fails("demo", "--path", str(project.folder))
+
+
+def test_version_and_help(project: Project) -> None:
+    assert project.run("--version")[:2] == (0, "deferred 0.1.0\n")
+    code, out, _ = project.run("--help")
+    assert code == 0
+    for command in ("init", "track", "untrack", "create", "drop", "apply", "propagate", "partial-refresh", "refresh",
+                    "rebuild", "backfill", "replay", "sql", "log", "diff", "read", "verify", "explain", "status",
+                    "history", "sync", "gc", "engine", "db", "demo"):
+        assert f"  {command} " in out
+
+
+def imported(project: Project, *arguments: str) -> set[str]:
+    """The modules that a command imports, in a process of its own."""
+    script = ("import sys\nfrom deferred.cli import main\n"
+              "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    code = ended.code\n"
+              "print('modules', code or 0, *sys.modules, file=sys.stderr)")
+    config = ("--config", str(project.folder / "conf" / "deferred.toml"))
+    done = subprocess.run([sys.executable, "-c", script, *config, *arguments], capture_output=True, text=True,
+                          cwd=Path(__file__).parents[1], check=True)
+    last = done.stderr.splitlines()[-1].split()
+    assert last[:2] == ["modules", "0"], done.stderr
+    return set(last[2:])
+
+
+@pytest.mark.parametrize("arguments", [
+    ("status",), ("history",), ("sync",), ("db", "current"), ("engine", "status"), ("propagate", "--all"),
+])
+def test_what_needs_no_spark_does_not_import_it(project: Project, arguments: tuple[str, ...]) -> None:
+    assert "pyspark" not in imported(project, *arguments)
+
+
+def test_values_that_json_does_not_have() -> None:
+    assert cli.plain({1: [float("inf"), b"\x01", {2}]}) == {"1": ["inf", "01", [2]]}
+
+
+# ---- with Spark
+
+
+@pytest.fixture
+def retail(project: Project, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The example's tables and views in a project whose commands use the session of the suite."""
+    from deferred.maintenance.warehouse import Warehouse
+
+    original = Warehouse.open.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Warehouse, "open", classmethod(lambda cls, config=None, **given: original(
+        cls, config, **{**given, "spark": spark})))
+    for file in (demo.examples() / "views").glob("*.sql"):
+        (project.folder / "conf" / "views" / file.name).write_text(file.read_text())
+    for name, schema in demo.SCHEMAS.items():
+        data = spark.read.csv(str(demo.examples() / "data" / f"{name}.csv"), schema=schema, header=True)
+        data.write.format("delta").save(str(project.folder / name))
+        assert project.json("track", name, name)["table"]["name"] == name
+    return project
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
+    assert retail.json("apply", "--dry-run")["views"] == {"high_value_sales": "to be created",
+                                                         "sales_by_score": "to be created"}
+    assert set(retail.json("apply")["views"].values()) == {"created"}
+    assert set(retail.json("apply")["views"].values()) == {"unchanged"}
+    assert retail.json("read", "high_value_sales", "--limit", "0")["more"] is False
+    before = retail.json("read", "high_value_sales", "--limit", "0")["rows"]
+    assert len(before) == 11
+    assert retail.json("read", "high_value_sales", "--limit", "3")["more"] is True
+
+    assert retail.run("sql", "UPDATE customer SET score = 'High' WHERE custId = 9")[0] == 0
+    spark.sql(f"INSERT INTO delta.`{retail.folder}/sales` VALUES (9, 101, 2, 15.16)")
+    views = {view["name"]: view for view in retail.json("status")["views"]}
+    assert views["high_value_sales"]["pending_commits"] == 2
+    assert [row["_change"] for row in retail.json("log", "sales")["rows"]] == ["insert"]
+    assert "▲" in retail.run("log", "sales")[1]
+    assert [commit["version"] for commit in retail.json("log", "sales", "--counts")["commits"]] == [2]
+    assert "pyspark" not in imported(retail, "log", "sales", "--counts")
+    assert "pyspark" not in imported(retail, "status")
+
+    (done,) = retail.json("propagate", "high_value_sales")["operations"]
+    assert (done["state"], done["rows_deleted"], done["rows_inserted"]) == ("succeeded", 0, 7)
+    assert len(retail.json("diff", "high_value_sales")["rows"]) == 7
+    assert "Δ" in retail.run("diff", "high_value_sales")[1]
+    assert retail.json("read", "high_value_sales", "--limit", "0")["rows"] == before
+    (again,) = retail.json("propagate", "high_value_sales")["operations"]
+    assert again["state"] == "nothing"
+    assert "pyspark" not in imported(retail, "propagate", "high_value_sales")
+    assert retail.json("partial-refresh", "high_value_sales")["operations"][0]["rows_inserted"] == 7
+    assert len(retail.json("read", "high_value_sales", "--limit", "0")["rows"]) == 18
+
+    assert len(retail.json("refresh", "--all", "--full")["operations"]) == 2
+    assert all(found["holds"] for found in retail.json("verify", "--all")["verifications"])
+    assert retail.json("status")["views"][0]["fresh"] is True
+    assert retail.json("explain", "high_value_sales")["scenario"] == "combined"
+    assert "combined" in retail.run("explain", "high_value_sales")[1]
+    assert [op["kind"] for op in retail.json("history", "high_value_sales", "--limit", "2")["operations"]]
+    assert retail.json("sql", "SELECT COUNT(*) AS n FROM high_value_sales")["rows"] == [{"n": 18}]
+    assert retail.json("backfill", "high_value_sales", "2026-01-01", "now", "52w")["operations"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_engine_that_stays(project: Project) -> None:
+    """Its commands run in a process of their own, as Spark Connect and a classic session exclude each other."""
+    def run(*arguments: str) -> Any:
+        config = ("--config", str(project.folder / "conf" / "deferred.toml"))
+        done = subprocess.run([sys.executable, "-m", "deferred.cli", *config, *arguments, "--json"],
+                              capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True)
+        return json.loads(done.stdout)
+
+    try:
+        started = run("engine", "start")
+        assert started["running"] is True
+        assert run("engine", "start") == started
+        assert "token" not in started["address"]
+        assert run("engine", "status") == started
+        assert run("sql", "SELECT 1 AS one")["rows"] == [{"one": 1}]
+    finally:
+        assert run("engine", "stop")["stopped"]
+    assert run("engine", "status")["running"] is False
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_creating_replacing_and_dropping(retail: Project) -> None:
+    query = "SELECT custId FROM sales WHERE quantity > 2"
+    assert retail.json("create", "big", query, "--scenario", "base_log")["outcome"] == "created"
+    assert retail.json("status")["views"][0]["scenario"] == "base_log"
+    assert "big" in retail.fails("create", "big", query)
+    file = retail.folder / "conf" / "views" / "big.sql"
+    file.write_text(f"CREATE MATERIALIZED VIEW IF NOT EXISTS big AS {query}")
+    assert retail.json("create", "big")["outcome"] == "exists already"
+    file.write_text("CREATE OR REPLACE MATERIALIZED VIEW big (customer) AS SELECT custId FROM sales WHERE nothing > 2")
+    assert "nothing" in retail.fails("create", str(file))
+    assert retail.json("read", "big")["columns"] == ["custId"]
+    file.write_text("CREATE OR REPLACE MATERIALIZED VIEW big (customer) AS SELECT custId FROM sales WHERE quantity > 4")
+    assert retail.json("create", "big")["outcome"] == "replaced"
+    assert retail.json("create", "big")["outcome"] == "unchanged"
+    assert retail.json("read", "big")["columns"] == ["customer"]
+    assert "big" in retail.fails("untrack", "sales")
+    assert retail.json("drop", "big") == {"dropped": "big"}
+    assert retail.json("untrack", "sales") == {"untracked": "sales"}
+    assert retail.json("gc", "--retain-hours", "0")["removed"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_broken_invariant_exits_with_one(retail: Project, spark: Any) -> None:
+    retail.json("create", "high_value_sales")
+    (view,) = retail.json("status")["views"]
+    spark.sql(f"DELETE FROM delta.`{view['location']}` WHERE custId = 1")
+    code, out, err = retail.run("verify", "high_value_sales", "--json")
+    assert code == 1
+    assert json.loads(out)["error"]["type"] == "InvariantError"
+    assert "does not hold" in err
+    assert retail.json("rebuild", "high_value_sales")["operations"][0]["state"] == "succeeded"
+    assert retail.json("verify", "high_value_sales")["verifications"][0]["holds"] is True
