@@ -1,1 +1,1 @@
-"""Airflow's side: operators, sensors and the DAGs that are built from view files."""
+"""Airflow 3: operators, a sensor, and the DAGs made of view files. The only room that imports airflow."""

@@ -105,6 +105,11 @@ class Warehouse:
             self._made_safe(tables)
         return found
 
+    def positions(self) -> dict[str, int]:
+        """The newest version that the ledger knows of every tracked table and view."""
+        known = ((t.name, self._context.metadata.ledger.last(t.id)) for t in self.tables())
+        return {name: entry.version for name, entry in known if entry is not None}
+
     def log(self, table_name: str, since: Any = None, until: Any = None) -> DataFrame:
         """The net base log of a table: what was deleted (▼) and inserted (▲) since a time, or since it was tracked."""
         context = self._context
@@ -217,7 +222,9 @@ class Warehouse:
 
     def verify(self, view: str) -> verify.Verification:
         """Check the scenario's invariant and the minimality conditions; an error shows the first rows that differ."""
-        return verify.verify(self._context, view)
+        record = self._context.metadata.views.get(view)
+        with operation.recorded(self._context, "verify", record) as work, work.phase("verify"):
+            return verify.verify(self._context, record.name)
 
     def explain(self, view: str) -> explaining.Explanation:
         """How a view is maintained: plan, equations, SQL, strategy and why."""

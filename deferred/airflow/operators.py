@@ -1,0 +1,206 @@
+"""Operators: the verbs of the engine as Airflow tasks. A task's XCom is the operation's record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, BaseXCom, conf
+
+from deferred.airflow.assets import asset
+from deferred.airflow.form import Request
+from deferred.airflow.opening import asker, explained, opened, waiting_since
+from deferred.config import parse_timestamp
+
+if TYPE_CHECKING:
+    from deferred.maintenance.operation import Operation
+    from deferred.maintenance.warehouse import Warehouse
+
+LEASE_TIMEOUT = timedelta(hours=1)
+Context = Any
+log = logging.getLogger("deferred.airflow")
+
+
+class OperationLink(BaseOperatorLink):
+    """From a task to the page of the operation that it was."""
+
+    name = "Operation"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        done = BaseXCom.get_value(ti_key=ti_key, key="return_value")
+        return operation_url(done["id"]) if isinstance(done, Mapping) and done.get("id") else ""
+
+
+def operation_url(operation_id: str) -> str:
+    """The page of an operation, which deferred.airflow.plugin serves."""
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/deferred/operations/{operation_id}"
+
+
+class DeferredOperator(BaseOperator):
+    """What all operators share: which warehouse, whose metadata database, how long to wait for another process.
+
+    :param config: the configuration file, DEFERRED_CONFIG or conf/deferred.toml by default
+    :param metadata_conn_id: an Airflow Connection to the metadata database, instead of the configuration's
+    :param lease_timeout: how long another process may keep the view before the task fails
+    """
+
+    template_fields: Sequence[str] = ("config",)
+    ui_color = "#e6f2ef"
+
+    def __init__(self, *, config: str | None = None, metadata_conn_id: str | None = None,
+                 lease_timeout: timedelta = LEASE_TIMEOUT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.metadata_conn_id = metadata_conn_id
+        self.lease_timeout = lease_timeout
+
+    def execute(self, context: Context) -> Any:
+        with explained(log, waiting_since(context), self.lease_timeout), \
+                opened(self.config, self.metadata_conn_id, asker(context)) as warehouse:
+            return self.work(warehouse, context)
+
+    def work(self, warehouse: Warehouse, context: Context) -> Any:
+        raise NotImplementedError
+
+
+class SyncLog(DeferredOperator):
+    """Find new commits of all tracked tables. An AssetAlias among its outlets announces the tables that have some."""
+
+    def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
+        before = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True) or {}
+        found = warehouse.sync()
+        versions = warehouse.positions()
+        known: dict[str, int] = before.get("versions", {})
+        changed = sorted(name for name, version in versions.items() if version > known.get(name, version))
+        for outlet in self.outlets:
+            if isinstance(outlet, AssetAlias):
+                for name in changed:
+                    context["outlet_events"][outlet].add(asset(name), extra={"version": versions[name]})
+        log.info("%d new commits; changed since the last time: %s", found, ", ".join(changed) or "nothing")
+        return {"commits": found, "changed": changed, "versions": versions}
+
+
+class Maintain(DeferredOperator):
+    """One action on a view, named at run time; the operators below each name theirs.
+
+    :param view: the view
+    :param action: propagate, partial_refresh, refresh, rebuild, verify, replay
+    :param until: the time up to which changes count (ISO 8601); empty for now
+    :param full: recompute instead of following the changes
+    :param history: for replay, rows or changes
+    :param since: for replay of changes, the time after which they count
+    """
+
+    template_fields: Sequence[str] = ("view", "action", "until", "since", "full", "history", "config")
+    operator_extra_links = (OperationLink(),)
+
+    def __init__(self, *, view: str, action: str = "refresh", until: datetime | str | None = None,
+                 full: bool | str = False, history: str = "rows", since: datetime | str | None = None,
+                 **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.view, self.action, self.until = view, action, until
+        self.full, self.history, self.since = full, history, since
+
+    def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
+        request = Request.read({"action": self.action, "until": given(self.until), "full": truth(self.full),
+                                "history": given(self.history) or "rows"})
+        if request.action == "verify":
+            verification = warehouse.verify(self.view)
+            log.info("%s", verification)
+            return verification.to_dict()
+        done = self.operate(warehouse, request).to_dict()
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra = {
+                    "operation": done["id"], "state": done["state"], "cut": done["to_cut"],
+                    "rows_deleted": done["rows_deleted"], "rows_inserted": done["rows_inserted"]}
+        return done
+
+    def operate(self, warehouse: Warehouse, request: Request) -> Operation:
+        if request.action == "propagate":
+            return warehouse.propagate(self.view, request.until, request.full)
+        if request.action == "partial_refresh":
+            return warehouse.partial_refresh(self.view)
+        if request.action == "rebuild":
+            return warehouse.rebuild(self.view)
+        if request.action == "replay":
+            assert request.until is not None  # Request.read has seen to it
+            since = given(self.since)
+            start = parse_timestamp(since, "since") if since else request.until - timedelta(microseconds=1)
+            return warehouse.replay(self.view, start, request.until, request.until - start, request.history)[-1]
+        return warehouse.refresh(self.view, request.until, full=request.full)
+
+
+class Propagate(Maintain):
+    """Compute what has changed into the differential tables; readers notice nothing."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="propagate", **kwargs)
+
+
+class PartialRefresh(Maintain):
+    """Apply the differential tables to the view: one small commit."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="partial_refresh", **kwargs)
+
+
+class Refresh(Maintain):
+    """propagate and partial_refresh: the view then shows the state at `until`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="refresh", **kwargs)
+
+
+class Rebuild(Maintain):
+    """Recompute a view and switch it in with one commit; also the remedy for a lost log."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="rebuild", **kwargs)
+
+
+class Verify(Maintain):
+    """Compare a view with a recomputation; fails with the first rows that differ."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="verify", **kwargs)
+
+
+class Replay(Maintain):
+    """Write the view's rows as of a time, or its changes up to then, into its history table."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(action="replay", **kwargs)
+
+
+class CreateView(DeferredOperator):
+    """Create a view that its file defines and the warehouse does not have yet."""
+
+    template_fields: Sequence[str] = ("view", "config")
+
+    def __init__(self, *, view: str, sql: str, options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.view, self.sql, self.options = view, sql, dict(options or {})
+
+    def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
+        if any(v.name.casefold() == self.view.casefold() for v in warehouse.views()):
+            log.info("The view %s exists already.", self.view)
+            return {"view": self.view, "created": False}
+        record = warehouse.create_view(self.view, self.sql, **self.options)
+        log.info("The view %s is created at %s.", record.name, record.location)
+        return {"view": record.name, "created": True}
+
+
+def given(value: Any) -> Any:
+    """A templated field's value; what renders to nothing is nothing.
+
+    >>> given("None"), given(" "), given("2026-01-01")
+    (None, None, '2026-01-01')
+    """
+    return None if isinstance(value, str) and value.strip() in ("", "None") else value
+
+
+def truth(value: Any) -> bool:
+    return value.strip().lower() in ("true", "1", "yes") if isinstance(value, str) else bool(value)
