@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deferred.algebra.generate import Generate
 from deferred.algebra.plan import (
@@ -29,10 +29,23 @@ INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 @dataclass(frozen=True)
 class Step:
-    """One temporary result: computed once, read by the steps after it under its name."""
+    """One temporary result: computed once, read by the steps after it under its name.
+
+    With `when`, only if that earlier step has rows; otherwise it is empty, and nothing is read for it.
+    """
 
     name: str
     plan: Plan
+    when: str | None = None
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """How a support table moves to s_c: its new rows, the keys of those that are gone; without keys it is replaced."""
+
+    rows: Plan
+    gone: Plan | None
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class Program:
 
     steps: tuple[Step, ...]
     result: Plan | None
+    supports: Mapping[str, Upkeep] = field(default_factory=dict)
 
 
 class Differentiator:
@@ -54,6 +68,7 @@ class Differentiator:
         self.changed = frozenset(changed)
         self.types = types or {}
         self.steps: list[Step] = []
+        self.supports: dict[str, Upkeep] = {}
         self._deltas: dict[Plan, Plan | None] = {}
 
     def delta(self, plan: Plan) -> Plan | None:
@@ -65,14 +80,15 @@ class Differentiator:
 
     def program(self, plan: Plan) -> Program:
         change = self.delta(plan)
-        return Program(tuple(self.steps), None if change is None else Net(change, self.bitwise(plan.columns)))
+        result = None if change is None else Net(change, self.bitwise(plan.columns))
+        return Program(tuple(self.steps), result, dict(self.supports))
 
-    def shared(self, plan: Plan) -> Plan:
+    def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that several readers cost one computation. Leaves stay as they are."""
         if isinstance(plan, (Ref, Change)):
             return plan
         name = f"step{len(self.steps) + 1}"
-        self.steps.append(Step(name, plan))
+        self.steps.append(Step(name, plan, when.name if isinstance(when, Ref) else None))
         ref = Ref(name, plan.columns)
         for node, change in self._deltas.items():
             if change is plan:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deferred.algebra.plan import Keys, Plan, Restrict
 from deferred.algebra.scalar import Scalar
+from deferred.algebra.support import Support, counted_delta
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -23,6 +24,7 @@ class Aggregate(Plan):
     child: Plan
     keys: tuple[str, ...]
     outputs: tuple[tuple[str, Scalar], ...]
+    support: Support | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -38,6 +40,8 @@ class Aggregate(Plan):
 
     @property
     def maintained(self) -> str:
+        if self.support is not None:
+            return "counted"
         return "touched groups" if self.keys else "recomputed"
 
     def delta(self, d: Differentiator) -> Plan | None:
@@ -50,6 +54,8 @@ class Aggregate(Plan):
         if change is None:
             return None
         change = d.shared(change)
+        if self.support is not None:
+            return counted_delta(self, d, change)
         keys = Keys(change, tuple((c, c) for c in self.keys)) if self.keys else None
         new, old = d.states(self.child, change, keys)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)

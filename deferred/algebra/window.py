@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra.plan import Keys, Plan, Restrict
 from deferred.algebra.scalar import Scalar, column
+from deferred.algebra.support import limit_delta
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -72,6 +73,7 @@ class Limit(Plan):
     order: tuple[exp.Ordered, ...]
     count: int | None
     offset: int = 0
+    support: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -87,13 +89,18 @@ class Limit(Plan):
 
     @property
     def maintained(self) -> str:
-        return "recomputed"
+        return "recomputed" if self.support is None else "kept rows"
 
     def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(λ(E)) = λ(New(E)) − λ(Old(E)): a row that leaves makes room for one that only E knows."""
+        """Δ(λ(E)) = λ(New(E)) − λ(Old(E)): a row that leaves makes room for one that only E knows.
+
+        With the first rows kept in a support table, E is asked again only when one of them has gone.
+        """
         change = d.delta(self.child)
         if change is None:
             return None
+        if self.support is not None:
+            return limit_delta(self, d, d.shared(change))
         new, old = d.states(self.child, d.shared(change), None)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 

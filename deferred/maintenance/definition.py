@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deferred.algebra.group import Aggregate
 from deferred.algebra.plan import Filter, Plan, Project, Scan
@@ -141,6 +141,8 @@ class Pinned:
     versions: dict[int, int]
     changes: dict[str, str]
     steps: dict[str, str]
+    location: str = ""
+    supports: Mapping[str, int] = field(default_factory=dict)
 
     def scan(self, name: str) -> str:
         record = self.tables[name]
@@ -151,6 +153,9 @@ class Pinned:
 
     def ref(self, name: str) -> str:
         return self.steps[name]
+
+    def stored(self, name: str) -> str:
+        return table(f"{self.location}/{name}", self.supports[name])
 
 
 def at(definition: Definition, cut: Cut) -> Pinned:

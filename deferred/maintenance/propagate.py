@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 
 from deferred.algebra.delta import Program, differentiate
-from deferred.algebra.plan import COUNT, Plan
+from deferred.algebra.plan import COUNT
 from deferred.errors import DeferredError, LogLostError
 from deferred.log import changes, ledger
 from deferred.log.context import Context
@@ -14,6 +15,7 @@ from deferred.log.history import DeltaLog
 from deferred.log.lease import lease
 from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import support
 from deferred.maintenance.definition import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, Definition
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.settle import settled, shown_version
@@ -85,13 +87,22 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.nothing("The changes cancel out, or touch no column that the view reads.")
                 context.metadata.views.update(view.id, propagated=cut)
                 return
+        batch = view.propagated_batch + 1
         with work.phase("compute"):
-            recompute = full or _recompute(view, definition, rows)
-            work.strategy = "full" if recompute else "incremental"
-            delta = _full(context, view, definition, cut, temporaries) if recompute else \
-                _incremental(definition, cut, changed, sum(rows.values()), temporaries, view)
+            kept = support.put_back(context, view, definition)
+            if full or _recompute(view, definition, rows):
+                work.strategy = "full"
+                delta = _full(view, definition, cut, temporaries)
+                move = partial(support.refill, context, view, definition, cut, work.id, batch)
+            else:
+                work.strategy = "incremental"
+                pinned = definitions.Pinned(definition.tables, dict(cut.versions), changed, {}, view.location, kept)
+                renderer = Renderer(pinned, broadcast=sum(rows.values()) <= BROADCAST_ROWS)
+                program = differentiate(definition.plan, changed, definition.column_types)
+                delta = _incremental(view, definition, program, renderer, pinned, temporaries)
+                move = partial(support.move, context, view, program, renderer, work.id, batch)
         with work.phase("write"):
-            _write(context, view, delta, cut, work)
+            _write(context, view, delta, cut, work, batch, move if kept else None)
     _tidy(context, view)
 
 
@@ -128,32 +139,23 @@ def _recompute(view: ViewRecord, definition: Definition, rows: Mapping[str, int]
     return total > 10_000 and sum(rows.values()) > FULL_FRACTION * total
 
 
-def _incremental(definition: Definition, cut: Cut, changed: dict[str, str], rows: int, temporaries: Temporaries,
-                 view: ViewRecord) -> str:
+def _incremental(view: ViewRecord, definition: Definition, program: Program, renderer: Renderer,
+                 pinned: definitions.Pinned, temporaries: Temporaries) -> str:
     """Run the delta program step by step; answers the temporary that holds the signed change of the view."""
-    program = differentiate(definition.plan, changed, definition.column_types)
-    steps: dict[str, str] = {}
-    pinned = definitions.Pinned(definition.tables, dict(cut.versions), changed, steps)
-    renderer = Renderer(pinned, broadcast=rows <= BROADCAST_ROWS)
     for step in program.steps:
-        steps[step.name] = temporaries.keep(step.name, renderer.render(step.plan))
-    return temporaries.keep("delta", named(renderer, program, definition, view))
-
-
-def named(renderer: Renderer, program: Program, definition: Definition, view: ViewRecord) -> str:
-    """The program's result under the view's own column names and types."""
+        query_ = renderer.render(step.plan)
+        if step.when is not None and temporaries.is_empty(pinned.steps[step.when]):
+            query_ = f"SELECT * FROM ({query_}) AS skipped WHERE FALSE"
+        pinned.steps[step.name] = temporaries.keep(step.name, query_)
     assert program.result is not None
-    return _as_view(renderer, program.result, definition, view)
-
-
-def _as_view(renderer: Renderer, plan: Plan, definition: Definition, view: ViewRecord) -> str:
     types = dict(view.columns)
     outputs = [f"CAST({quoted(c)} AS {types[name]}) AS {quoted(name)}"
                for c, name in definitions.output(definition, view.columns)]
-    return f"SELECT {', '.join([*outputs, quoted(COUNT)])} FROM ({renderer.render(plan)}) AS q"
+    result = f"SELECT {', '.join([*outputs, quoted(COUNT)])} FROM ({renderer.render(program.result)}) AS q"
+    return temporaries.keep("delta", result)
 
 
-def _full(context: Context, view: ViewRecord, definition: Definition, cut: Cut, temporaries: Temporaries) -> str:
+def _full(view: ViewRecord, definition: Definition, cut: Cut, temporaries: Temporaries) -> str:
     """Q at s_c, less what MV and the differential tables hold: the same change, by recomputation."""
     new = query(definition, view.columns, cut)
     names = ", ".join(quoted(n) for n, _ in view.columns)
@@ -179,16 +181,21 @@ def pending(view: ViewRecord, after: int, upto: int) -> str:
             f"WHERE {quoted(DIFFERENTIAL_BATCH)} > {int(after)} AND {quoted(DIFFERENTIAL_BATCH)} <= {int(upto)}")
 
 
-def _write(context: Context, view: ViewRecord, delta: str, cut: Cut, work: Work) -> None:
-    """Append the change as one batch: one Delta commit, which names the cut that it leads to."""
+def _write(context: Context, view: ViewRecord, delta: str, cut: Cut, work: Work, batch: int,
+           move: Callable[[], None] | None) -> None:
+    """Append the change as one batch: one Delta commit, which names the cut that it leads to.
+
+    Support tables are moved before it; without a batch after them they are put back.
+    """
     count = quoted(COUNT)
     (totals,) = context.engine.rows(f"SELECT COALESCE(SUM(IF({count} < 0, -{count}, 0)), 0) AS deleted, "
                                     f"COALESCE(SUM(IF({count} > 0, {count}, 0)), 0) AS inserted FROM {delta}")
     work.rows_deleted, work.rows_inserted = int(totals["deleted"]), int(totals["inserted"])
+    if move is not None:
+        move()
     if not work.rows_deleted and not work.rows_inserted:
-        context.metadata.views.update(view.id, propagated=cut)
+        context.metadata.views.update(view.id, propagated=cut, propagated_batch=batch)
         return
-    batch = view.propagated_batch + 1
     names = ", ".join(quoted(n) for n, _ in view.columns)
     mark = Mark(f"deferred-differential-{view.id}", batch,
                 {"kind": "propagate", "operation": work.id, "batch": batch, "cut": cut.to_json()})

@@ -9,6 +9,7 @@ from deferred.log.context import Context
 from deferred.log.lease import lease
 from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import support
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.propagate import pending, propagate, sources
 from deferred.maintenance.settle import settled
@@ -102,6 +103,8 @@ def rebuild(context: Context, name: str) -> Operation:
             mark = Mark(f"deferred-view-{view.id}", batch, {
                 "kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json()})
             with work.phase("compute"):
+                support.put_back(context, view, definition)
+                support.refill(context, view, definition, cut, work.id, batch)
                 context.engine.commit(rebuild_statement(definition, view.columns, mv_path(view), cut), mark)
             context.metadata.views.update(view.id, shown=cut, propagated=cut, applied_batch=batch,
                                           propagated_batch=batch, state="active", problem=None)

@@ -14,6 +14,7 @@ from deferred.log.context import Context
 from deferred.log.history import DeltaLog
 from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import support
 from deferred.maintenance.definition import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, Definition
 from deferred.metadata import Cut, LedgerEntry, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -142,6 +143,7 @@ def _fill(context: Context, definition: Definition, columns: definitions.Columns
     plain = {"delta.enableDeletionVectors": "false"}
     bags.create(engine, f"{location}/differential",
                 [*columns, (DIFFERENTIAL_COUNT, "bigint"), (DIFFERENTIAL_BATCH, "bigint")], [DIFFERENTIAL_BATCH], plain)
+    support.create(context, definition, location, cut)
     bags.create(engine, f"{location}/mv", columns, (), plain)
     names = ", ".join(quoted(n) for n, _ in columns)
     mark = Mark(f"deferred-view-{os.path.basename(location)}", 0, {"kind": "refresh", "batch": 0, "cut": cut.to_json()})

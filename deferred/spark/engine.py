@@ -150,6 +150,9 @@ class Temporaries:
         self._names.append(name)
         return name
 
+    def is_empty(self, name: str) -> bool:
+        return not self._engine.rows(f"SELECT 1 FROM {name} LIMIT 1")
+
     def drop(self) -> None:
         for name in reversed(self._names):
             # The cache goes with the view; a session that is gone has nothing left to drop.

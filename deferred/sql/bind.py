@@ -22,6 +22,7 @@ from deferred.sql import generators, grouping, sources, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, text
 from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, name_of, refuse_what_varies
 from deferred.sql.scope import Field, Scope
+from deferred.sql.supporting import supported
 from deferred.sql.types import Types
 
 Schema = Sequence[tuple[str, str]]
@@ -31,11 +32,12 @@ Catalog = Callable[[tuple[str, ...]], tuple[str, Schema]]
 """Finds the tracked table of a dotted name: its one name in the warehouse, and its columns."""
 
 
-MEMBER = "CASE WHEN COUNT_IF(x) > 0 THEN TRUE WHEN COUNT_IF(x IS NULL) > 0 THEN NULL ELSE FALSE END"
+MEMBER = ("CASE WHEN COUNT(CASE WHEN x THEN 1 END) > 0 THEN TRUE "
+          "WHEN COUNT(CASE WHEN x IS NULL THEN 1 END) > 0 THEN NULL ELSE FALSE END")
 """x IN (SELECT …) as a value, in the three-valued logic of conditions."""
 
-MEMBER_SHOWN = "COUNT_IF(x) > 0"
-NOT_MEMBER_SHOWN = "COUNT_IF(x IS NULL OR x) = 0"
+MEMBER_SHOWN = "COUNT(CASE WHEN x THEN 1 END) > 0"
+NOT_MEMBER_SHOWN = "COUNT(CASE WHEN x IS NULL OR x THEN 1 END) = 0"
 """What Spark shows for IN and NOT IN in a SELECT list: false, never NULL, where the answer is unknown."""
 
 
@@ -71,7 +73,8 @@ def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
     if stray:
         raise InvalidSQLError("A subquery reads a column of the query around it that is not there where the subquery "
                               "stands, such as one that GROUP BY has folded.")
-    return Bound(prune(plan), names, binder.column_types, tuple(binder.tables), tuple(binder.notes))
+    plan, column_types = supported(prune(plan), types, binder.column_types)
+    return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes))
 
 
 class Binder:

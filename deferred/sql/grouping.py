@@ -268,8 +268,8 @@ def refuse_unknown_aggregate(node: exp.Expr) -> None:
                                       f"recomputation may give another result. Write sort_array({text(node)[:60]}).")
         return
     if name in ("listagg", "string_agg") and not isinstance(node.parent, exp.WithinGroup):
-        raise NondeterministicSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation may "
-                                  f"give another result.")
+        raise NondeterministicSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation "
+                                       f"may give another result.")
     if name in ORDERED:
         raise NondeterministicSQLError(f"{text(node)[:80]} takes whichever row comes first or last, so a recomputation "
                                        f"may give another. Use min_by or max_by with the column that orders the rows.")

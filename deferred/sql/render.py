@@ -28,6 +28,7 @@ from deferred.algebra.plan import (
 )
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
 from deferred.algebra.sets import Distinct, SetOperation
+from deferred.algebra.support import Stored
 from deferred.algebra.window import Limit, Window
 from deferred.sql.dialect import ViewSQL
 
@@ -40,6 +41,8 @@ class Sources(Protocol):
     def change(self, table: str) -> str: ...
 
     def ref(self, name: str) -> str: ...
+
+    def stored(self, name: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,9 @@ class Names:
 
     def ref(self, name: str) -> str:
         return f"`{name}`"
+
+    def stored(self, name: str) -> str:
+        return f"`support {name}`"
 
 
 class Renderer:
@@ -112,6 +118,10 @@ class Renderer:
     @render.register
     def _(self, plan: Ref) -> str:
         return f"SELECT {self.list(plan.columns)} FROM {self.sources.ref(plan.name)}"
+
+    @render.register
+    def _(self, plan: Stored) -> str:
+        return f"SELECT {self.list(plan.columns)} FROM {self.sources.stored(plan.name)}"
 
     @render.register
     def _(self, plan: Values) -> str:

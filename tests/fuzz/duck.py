@@ -11,11 +11,12 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from deferred.algebra.delta import differentiate
+from deferred.algebra.delta import Program, differentiate
 from deferred.algebra.plan import COUNT, Repeat
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import ViewSQL
 from deferred.sql.render import Renderer
+from deferred.sql.supporting import contents
 from deferred.sql.types import Types
 
 Schema = Sequence[tuple[str, str]]
@@ -118,6 +119,14 @@ class Database:
     def ref(self, name: str) -> str:
         return f'"{name}"'
 
+    def stored(self, name: str) -> str:
+        return f'"{name}"'
+
+    def keep(self, bound: Bound) -> None:
+        """Fill the view's support tables at the current state."""
+        for name, plan in contents(bound.plan).items():
+            self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {DuckRenderer(self).render(plan)}')
+
     def evaluate(self, bound: Bound) -> Counter[Row]:
         return self._bag(DuckRenderer(self).render(bound.plan))
 
@@ -128,12 +137,30 @@ class Database:
             return Counter()
         renderer = DuckRenderer(self)
         for step in program.steps:
-            self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS {renderer.render(step.plan)}')
+            nothing = step.when is not None and not self.connection.execute(
+                f'SELECT COUNT(*) FROM "{step.when}"').fetchall()[0][0]
+            skipped = " LIMIT 0" if nothing else ""
+            self.connection.execute(
+                f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({renderer.render(step.plan)}){skipped}')
         rows = self.connection.execute(renderer.render(program.result)).fetchall()
+        self._move(program, renderer)
         result: Counter[Row] = Counter()
         for row in rows:
             result[tuple(map(_plain, row[:-1]))] += row[-1]
         return result
+
+    def _move(self, program: Program, renderer: DuckRenderer) -> None:
+        """Bring the support tables to the new state."""
+        for name, upkeep in program.supports.items():
+            rows = renderer.render(upkeep.rows)
+            if not upkeep.keys:
+                self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {rows}')
+                continue
+            assert upkeep.gone is not None
+            for touched in (rows, renderer.render(upkeep.gone)):
+                same = " AND ".join(f's."{k}" IS NOT DISTINCT FROM n."{k}"' for k in upkeep.keys)
+                self.connection.execute(f'DELETE FROM "{name}" AS s USING ({touched}) AS n WHERE {same}')
+            self.connection.execute(f'INSERT INTO "{name}" BY NAME {rows}')
 
     def close(self) -> None:
         self.connection.close()

@@ -1,0 +1,142 @@
+"""Which nodes of a bound plan are given a support table: aggregates that can be counted, and first rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from deferred.algebra.delta import INTEGRAL
+from deferred.algebra.group import Aggregate
+from deferred.algebra.plan import Plan, Project
+from deferred.algebra.scalar import Fresh, Scalar, column, integer, rewrite
+from deferred.algebra.support import Part, Support, parts_of
+from deferred.algebra.window import Limit
+from deferred.sql.functions import name_of
+from deferred.sql.grouping import calls_in
+from deferred.sql.types import Types
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
+_ORDERED = ("int", "bigint", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string", "boolean")
+WIDEST = 28
+"""Decimals up to this many digits can be multiplied by a count and summed without losing any."""
+
+
+def supported(plan: Plan, types: Types, column_types: Mapping[str, str]) -> tuple[Plan, dict[str, str]]:
+    """The plan with support on every node that can use it, and the types of all its columns."""
+    planner = _Planner(types, dict(column_types))
+    return planner.visit(plan), planner.column_types
+
+
+def contents(plan: Plan) -> dict[str, Plan]:
+    """What each support table holds, as a plan over the base tables."""
+    found: dict[str, Plan] = {}
+    for node in plan.walk():
+        if isinstance(node, Aggregate) and node.support is not None:
+            found[node.support.name] = parts_of(node)
+        elif isinstance(node, Limit) and node.support is not None and node.count is not None:
+            found[node.support] = replace(node, count=node.count + node.offset, offset=0, support=None)
+    return found
+
+
+@dataclass
+class _Planner:
+    types: Types
+    column_types: dict[str, str]
+    fresh: Fresh = field(default_factory=lambda: Fresh("p_"))
+    names: Fresh = field(default_factory=lambda: Fresh("support"))
+    done: dict[Plan, Plan] = field(default_factory=dict)
+
+    def visit(self, node: Plan) -> Plan:
+        if node not in self.done:
+            rebuilt = node.with_children([self.visit(child) for child in node.children])
+            if isinstance(rebuilt, Aggregate):
+                rebuilt = self.aggregate(rebuilt)
+            elif isinstance(rebuilt, Limit) and rebuilt.count is not None:
+                rebuilt = replace(rebuilt, support=self.names())
+            self.done[node] = rebuilt
+        return self.done[node]
+
+    def aggregate(self, node: Aggregate) -> Plan:
+        """An aggregate whose outputs are made of counts, exact sums and extremes keeps those; any other stays."""
+        extra: list[tuple[str, Scalar]] = []
+        parts: dict[tuple[str, str | None], Part] = {}
+
+        def part(kind: str, type_: str, argument: str | None = None) -> Part:
+            if (kind, argument) not in parts:
+                name = self.fresh()
+                self.column_types[name] = type_
+                parts[kind, argument] = Part(name, kind, type_, argument)
+            return parts[kind, argument]
+
+        part("rows", "bigint")
+        finals = []
+        for name, expression in node.outputs:
+            made: dict[Scalar, Scalar] = {}
+            for call in calls_in(expression):
+                value = self.of_parts(call, part, extra)
+                if value is None:
+                    return node
+                made[call] = value
+            final = rewrite(expression, made.get)
+            finals.append((name, exp.cast(final, self.column_types[name], dialect="spark")))
+        child = node.child
+        if extra:
+            child = Project(child, (*((c, column(c)) for c in child.columns), *extra))
+        support = Support(self.names(), tuple(parts.values()), tuple(finals))
+        return replace(node, child=child, support=support)
+
+    def of_parts(self, call: Scalar, part: object, extra: list[tuple[str, Scalar]]) -> Scalar | None:
+        """An aggregate call made of parts, None where it cannot be."""
+        assert callable(part)
+        inner = call.this if isinstance(call, exp.Filter) else call
+        name = name_of(inner)
+        arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
+        if name not in ("count", "count_if", "sum", "min", "max") or len(arguments) != 1 or \
+                isinstance(arguments[0], exp.Distinct):
+            return None
+        value = arguments[0]
+        if name == "count_if":
+            value = _when(value, integer(1))
+        elif isinstance(value, exp.Star):
+            if not isinstance(call, exp.Filter):
+                return column(part("rows", "bigint").id)
+            value = integer(1)
+        if isinstance(call, exp.Filter):
+            value = _when(call.expression.this, value)
+        argument, type_ = self.argument(value, extra)
+        count = part("count", "bigint", argument)
+        if name in ("count", "count_if"):
+            return column(count.id)
+        if name == "sum":
+            scale = 0 if type_ in INTEGRAL else None
+            found = _DECIMAL.match(type_)
+            if found and int(found.group(1)) <= WIDEST:
+                scale = int(found.group(2))
+            if scale is None:
+                return None
+            total = part("sum", f"decimal(38,{scale})", argument)
+            result = self.types.of([exp.Anonymous(this="SUM", expressions=[column(argument)])], self.column_types)[0]
+            return _when(exp.GT(this=column(count.id), expression=integer(0)),
+                         exp.cast(column(total.id), result, dialect="spark"))
+        if type_ not in _ORDERED and not _DECIMAL.match(type_):
+            return None
+        return column(part(name, type_, argument).id)
+
+    def argument(self, value: Scalar, extra: list[tuple[str, Scalar]]) -> tuple[str, str]:
+        """The column of an argument, computed below the aggregate where it is more than a column."""
+        if isinstance(value, exp.Column):
+            return value.name, self.column_types[value.name].lower()
+        for name, known in extra:
+            if known == value:
+                return name, self.column_types[name].lower()
+        name = self.fresh()
+        self.column_types[name] = self.types.of([value], self.column_types)[0]
+        extra.append((name, value))
+        return name, self.column_types[name].lower()
+
+
+def _when(condition: Scalar, value: Scalar) -> Scalar:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
