@@ -27,7 +27,7 @@ from deferred.errors import (
 )
 from deferred.log.changes import BATCH
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog
+from deferred.log.history import Commit, DeltaLog, last_mark
 from deferred.log.lease import alive, lease
 from deferred.log.ledger import TICK
 from deferred.metadata import LedgerEntry, TableRecord, TransactionRecord, utc_now
@@ -106,7 +106,7 @@ class Transaction:
     def _commit(self) -> None:
         context = self._context
         for statement in self._statements:
-            context.engine.sql(f"EXPLAIN {statement['sql']}").collect()
+            context.engine.check(statement["sql"])
         with lease(context, lease_name(self.id), f"Transaction {self.id}"):
             record = TransactionRecord(self.id, "prepared", context.owner, self._statements)
             context.metadata.transactions.add(record)
@@ -170,9 +170,12 @@ def finish(context: Context, record: TransactionRecord) -> None:
     """Run what a redo record says, or undo it when a statement fails. Any number of times, with one result."""
     transactions = context.metadata.transactions
     if record.state == "prepared":
+        # A statement that changed no row leaves no commit; but it ran, when one after it did.
+        done = max((c.mark["version"] for c in _commits(context, record) if c.mark), default=0)
         try:
             for number, statement in enumerate(record.statements, start=1):
-                context.engine.commit(statement["sql"], _mark(record.id, number))
+                if number > done:
+                    context.engine.commit(statement["sql"], _mark(record.id, number))
         except DeferredError as error:
             record = transactions.set_state(record.id, "aborting", error=str(error))
         else:
@@ -194,24 +197,27 @@ def _touched(context: Context, record: TransactionRecord) -> list[TableRecord]:
 
 def _moment(context: Context, record: TransactionRecord) -> Any:
     """The one time of a transaction: that of its last commit, later than all that the ledger knows of its tables."""
-    moments = [record.created_at]
-    for source in _touched(context, record):
-        last = context.metadata.ledger.last(source.id)
-        known = last.version if last else source.first_version - 1
-        moments.extend(c.timestamp for c in DeltaLog(source.location).commits(known)
-                       if (c.mark or {}).get("transaction") == record.id)
-        if last is not None:
-            moments.append(last.timestamp + TICK)
-    return max(moments)
+    known = [last.timestamp + TICK for source in _touched(context, record)
+             if (last := context.metadata.ledger.last(source.id)) is not None]
+    return max([record.created_at, *known, *(c.timestamp for c in _commits(context, record))])
+
+
+def _commits(context: Context, record: TransactionRecord) -> list[Commit]:
+    """The commits that a transaction has made so far."""
+    return [commit for source in _touched(context, record) for commit in _commits_to(context, record, source)]
+
+
+def _commits_to(context: Context, record: TransactionRecord, source: TableRecord) -> list[Commit]:
+    last = context.metadata.ledger.last(source.id)
+    known = last.version if last else source.first_version - 1
+    return [c for c in DeltaLog(source.location).commits(known) if (c.mark or {}).get("transaction") == record.id]
 
 
 def _undo(context: Context, record: TransactionRecord) -> None:
     """Take back what the statements before the failed one did: R := (R ∸ ▲R) ⊎ ▼R, from the change feed."""
     for number, source in enumerate(_touched(context, record), start=UNDO):
-        last = context.metadata.ledger.last(source.id)
-        known = last.version if last else source.first_version - 1
         log = DeltaLog(source.location)
-        mine = [c for c in log.commits(known) if (c.mark or {}).get("transaction") == record.id]
+        mine = _commits_to(context, record, source)
         if not mine or any((c.mark or {}).get("version") == number for c in mine):
             continue
         names = [name for name, _ in log.columns]
@@ -233,7 +239,9 @@ def append_changes(context: Context, name: str, deletions: Any, insertions: Any)
         if log.id != source.delta_id:
             raise LogLostError(f"Table {name} was dropped and made anew. Untrack and track it again, then rebuild.")
         last = context.metadata.ledger.last(source.id)
-        batch = max((e.batch or 0 for e in context.metadata.ledger.between(source.id, -1, 2**62)), default=0) + 1
+        # A handover whose process died before the ledger had it counts for nothing: its number is not used again.
+        written = last_mark(source.log_location or "", "log")
+        batch = (int(written["batch"]) if written else 0) + 1
         if last is not None and log.version <= last.version:
             raise InvalidInputError(f"Table {name} has not changed since version {last.version}, the last that was "
                                     f"handed over. Write the table first, then hand over what was changed.")
@@ -246,7 +254,7 @@ def append_changes(context: Context, name: str, deletions: Any, insertions: Any)
                 given.createOrReplaceTempView(view.strip("`"))
                 parts.append(f"SELECT {listed}, CAST({sign} AS BIGINT) AS {quoted(COUNT)} FROM {view}")
             rows_ = bags.net(" UNION ALL ".join(parts), source.columns)
-            mark = Mark(f"deferred-log-{source.id}", batch, {"kind": "log", "batch": batch, "version": log.version})
+            mark = Mark(f"deferred-log-{source.id}", batch, {"kind": "log", "batch": batch})
             context.engine.commit(f"INSERT INTO {table(source.log_location or '')} SELECT *, "
                                   f"CAST({batch} AS BIGINT) AS {quoted(BATCH)} FROM ({rows_})", mark)
         moment = max(utc_now(), last.timestamp + TICK) if last else utc_now()

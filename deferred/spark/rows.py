@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from deferred.errors import DeferredError, InvalidInputError, nearest
@@ -11,6 +12,7 @@ from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
 
     from deferred.metadata import TableRecord
 
@@ -27,7 +29,7 @@ def frame(engine: Engine, rows: Any, source: TableRecord) -> DataFrame:
             field.nullable = True
     names = schema.names
     try:
-        listed = [_row(row, names, source.name) for row in rows]
+        listed = [tuple(map(_exact, _row(row, names, source.name), schema.fields)) for row in rows]
     except TypeError:
         raise InvalidInputError(f"Rows for {source.name} must be a DataFrame, or mappings or tuples.") from None
     try:
@@ -46,7 +48,9 @@ def staged(engine: Engine, rows: DataFrame, source: TableRecord, path: str) -> l
     expressions = []
     for name in rows.columns:
         target, type_ = types[name.casefold()]
-        expressions.append(f"CAST({quoted(name)} AS {type_}) AS {quoted(target)}")
+        # A cast to VARCHAR would cut what is too long; the table itself refuses it.
+        wide = "string" if type_.startswith(("char", "varchar")) else type_
+        expressions.append(f"CAST({quoted(name)} AS {wide}) AS {quoted(target)}")
     try:
         with translated():
             rows.selectExpr(*expressions).write.mode("overwrite").parquet(path)
@@ -65,6 +69,17 @@ def _known(rows: DataFrame, source: TableRecord) -> DataFrame:
     if len(set(given)) < len(given):
         raise InvalidInputError(f"The rows for {source.name} name a column twice: {', '.join(rows.columns)}")
     return rows
+
+
+def _exact(value: Any, field: StructField) -> Any:
+    """A whole number as a value of a DECIMAL or floating column, which Spark itself would refuse."""
+    from pyspark.sql.types import DecimalType, FractionalType
+
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if isinstance(field.dataType, DecimalType):
+        return Decimal(value)
+    return float(value) if isinstance(field.dataType, FractionalType) else value
 
 
 def _row(row: Any, names: Sequence[str], target: str) -> tuple[Any, ...]:
