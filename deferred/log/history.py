@@ -33,7 +33,7 @@ class DeltaLog:
 
         self.location = location
         try:
-            self._table = DeltaTable(location, without_files=True)
+            self._table = DeltaTable(location)
         except (DeltaError, OSError, ValueError) as error:
             raise InvalidInputError(f"{location} is not a Delta table that can be read: "
                                     f"{str(error).splitlines()[0]}") from None

@@ -42,7 +42,7 @@ def _sync_table(context: Context, table: TableRecord, recover: Recover) -> list[
         return []
     if log.version < known:
         raise LogLostError(f"Table {table.name} is at version {log.version}, older than version {known} that was seen "
-                           f"before: it was replaced by an older copy. Untrack and track it again, then rebuild.")
+                           f"before: it was replaced by an older copy. `rebuild` the views that read it.")
     commits = log.commits(known)
     names = {name for commit in commits if (name := _transaction(commit))}
     transactions = {name: record for name in names if (record := recover(name)) is not None}
@@ -63,7 +63,7 @@ def _trusted(table: TableRecord) -> DeltaLog:
                            f"untrack it.") from None
     if table.delta_id and log.id != table.delta_id:
         raise LogLostError(f"Table {table.name} at {table.location} was dropped and made anew; its log says nothing "
-                           f"of what became of the old rows. Untrack and track it again, then `rebuild` the views.")
+                           f"of what became of the old rows. `rebuild` the views that read it.")
     return log
 
 
@@ -116,7 +116,8 @@ def cut(context: Context, tables: Sequence[TableRecord], until: datetime | None,
     """The cut at a time, the latest by default: one version a table, no transaction in halves, never before `since`."""
     ledger = context.metadata.ledger
     newest = [entry.timestamp for table in tables if (entry := ledger.last(table.id))]
-    moment = until if until is not None else max([utc_now(), *newest])
+    now = max([utc_now(), *newest])
+    moment = now if until is None else min(until, now)
     versions: dict[int, int] = {}
     for table in tables:
         entry = ledger.at(table.id, moment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 
 from deferred.algebra.plan import COUNT
@@ -38,6 +39,13 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def check_free(context: Context, name: str) -> None:
+    taken = context.metadata.tables.find(name)
+    if taken is not None:
+        raise NameTakenError(f"There is a {'view' if taken.kind == 'view' else 'tracked table'} {taken.name} already. "
+                             f"Choose another name, or drop it first.")
+
+
 def track(context: Context, name: str, path_or_name: str, key: Sequence[str] | None,
           references: Mapping[str, str] | None, log: str) -> TableRecord:
     """Register a Delta table; its change feed is turned on, unless its owner will hand us the changes."""
@@ -45,10 +53,7 @@ def track(context: Context, name: str, path_or_name: str, key: Sequence[str] | N
     if log not in ("feed", "table"):
         raise InvalidInputError(f"log={log!r}: a table's log is 'feed' (its change data feed) or 'table' (rows that "
                                 f"its owner hands over with append_changes).")
-    taken = context.metadata.tables.find(name)
-    if taken is not None:
-        raise NameTakenError(f"There is a {'view' if taken.kind == 'view' else 'tracked table'} {taken.name} already. "
-                             f"Choose another name, or drop it first.")
+    check_free(context, name)
     location = locate(context, path_or_name)
     same = next((t for t in context.metadata.tables.all() if t.location == location), None)
     if same is not None:
@@ -60,15 +65,47 @@ def track(context: Context, name: str, path_or_name: str, key: Sequence[str] | N
         enable_feed(context, location)
         state = DeltaLog(location)
     else:
-        log_location = context.folder("logs", f"{name}-{state.id[:8]}")
-        bags.create(context.engine, log_location, [*state.columns, (COUNT, "bigint"), (BATCH, "bigint")], [BATCH])
+        log_location = _log_table(context, name, state)
     record = context.metadata.tables.add(
         name=name, location=location, kind="feed" if log == "feed" else "log", delta_id=state.id,
         log_location=log_location, key=tuple(key or ()), references=dict(references or {}), columns=state.columns,
         first_version=state.version)
+    _begin(context, record, state)
+    return record
+
+
+def _log_table(context: Context, name: str, state: DeltaLog) -> str:
+    location = context.folder("logs", f"{name}-{uuid.uuid4().hex[:8]}")
+    bags.create(context.engine, location, [*state.columns, (COUNT, "bigint"), (BATCH, "bigint")], [BATCH])
+    return location
+
+
+def _begin(context: Context, record: TableRecord, state: DeltaLog) -> None:
     first = next(iter(state.newest_first()))
     context.metadata.ledger.append([LedgerEntry(record.id, first.version, first.timestamp, None, first.operation)])
-    return record
+
+
+def trusted_again(context: Context, source: TableRecord) -> None:
+    """Make sure that a table's log can be relied on from now on: its feed is on, and it is the table we know.
+
+    One that was made anew at its place, or replaced by an older copy, is taken as it is. Every view that reads it is
+    marked then: its cuts mean a table that is no more.
+    """
+    if not is_delta(source.location):
+        return  # the next look at its log says so, by name
+    if source.kind != "log":
+        enable_feed(context, source.location)
+    state = DeltaLog(source.location)
+    last = context.metadata.ledger.last(source.id)
+    if state.id == source.delta_id and (last is None or state.version >= last.version):
+        return
+    for view in context.metadata.views.dependents(source.id):
+        context.metadata.views.update(view.id, state="broken", problem=f"Table {source.name} was made anew.")
+    context.metadata.ledger.prune(source.id, 2**62)
+    record = context.metadata.tables.update(
+        source.id, delta_id=state.id, columns=state.columns, first_version=state.version,
+        log_location=_log_table(context, source.name, state) if source.kind == "log" else None)
+    _begin(context, record, state)
 
 
 def untrack(context: Context, name: str) -> None:
@@ -84,7 +121,7 @@ def untrack(context: Context, name: str) -> None:
 def enable_feed(context: Context, location: str) -> None:
     """Turn on the change data feed: from here on every commit says what it changed, whoever makes it."""
     if not DeltaLog(location).has_feed:
-        context.engine.sql(f"ALTER TABLE {table(location)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+        context.engine.write(f"ALTER TABLE {table(location)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
 
 
 def locate(context: Context, path_or_name: str) -> str:

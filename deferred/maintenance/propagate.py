@@ -211,8 +211,8 @@ def _tidy(context: Context, view: ViewRecord) -> None:
     state = context.metadata.views.by_id(view.id)
     if state.applied_batch > int(state.definition.get("tidied", 0)):
         try:
-            context.engine.sql(f"DELETE FROM {table(differential_path(state))} "
-                               f"WHERE {quoted(DIFFERENTIAL_BATCH)} <= {state.applied_batch}")
+            context.engine.write(f"DELETE FROM {table(differential_path(state))} "
+                                 f"WHERE {quoted(DIFFERENTIAL_BATCH)} <= {state.applied_batch}")
         except DeferredError:
             return  # somebody else is at it; the next propagate tries again
         context.metadata.views.update(view.id, definition={**state.definition, "tidied": state.applied_batch})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from deferred.log import ledger
+from deferred.log.changes import check_columns
 from deferred.log.context import Context
 from deferred.log.lease import lease
+from deferred.log.tracking import trusted_again
 from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
@@ -93,12 +95,16 @@ def rebuild(context: Context, name: str) -> Operation:
         view = settled(context, context.metadata.views.get(name))
         with recorded(context, "rebuild", view) as work:
             work.from_cut, work.strategy = view.shown, "full"
-            tables = sources(context, view)
             with work.phase("sync"):
+                for source in sources(context, view):
+                    trusted_again(context, source)
+                tables = sources(context, view)
                 ledger.sync(context, tables, lambda t: recover(context, t))
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut
             definition = definitions.load(context, view)
+            for source in tables:
+                check_columns(source, definition.read_columns(source.name))
             batch = view.propagated_batch + 1
             mark = Mark(f"deferred-view-{view.id}", batch, {
                 "kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json()})

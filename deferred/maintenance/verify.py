@@ -169,7 +169,7 @@ def _subbag(context: Context, condition: str, part: str, columns: tuple[tuple[st
 
 
 def _check(context: Context, condition: str, difference: str, words: tuple[str, str]) -> Check:
-    rows = context.engine.sql(difference).limit(SHOWN).collect()
+    rows = context.engine.rows(f"SELECT * FROM ({difference}) AS d LIMIT {SHOWN}")
     if not rows:
         return Check(condition, True, 0)
     total = int(context.engine.rows(f"SELECT COUNT(*) AS n FROM ({difference}) AS d")[0]["n"])

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Sequence
 
 from deferred.config import parse_cadence, parse_duration
-from deferred.errors import DeferredError, InvalidInputError, InvalidSQLError, NameTakenError, UnsupportedSQLError
+from deferred.errors import DeferredError, InvalidInputError, InvalidSQLError, UnsupportedSQLError
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
 from deferred.log.history import DeltaLog
+from deferred.log.lease import lease
 from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
@@ -40,10 +41,23 @@ def create(context: Context, name: str, sql: str, *, scenario: str, refresh_poli
     """Bind a view, compute it at the current cut, and register it. Nothing is left behind when a step fails."""
     tracking.check_name(name, "view")
     _check_options(scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag)
-    taken = context.metadata.tables.find(name)
-    if taken is not None:
-        raise NameTakenError(f"There is a {'view' if taken.kind == 'view' else 'tracked table'} {taken.name} already. "
-                             f"Choose another name, or drop it first.")
+    with lease(context, f"create:{name.casefold()}", f"The creation of {name}"):
+        _clear_remains(context, name)
+        tracking.check_free(context, name)
+        return _create(context, name, sql, scenario, refresh_policy, propagate_every, refresh_every, policy,
+                       target_lag)
+
+
+def _clear_remains(context: Context, name: str) -> None:
+    """Forget the table of a view whose creation or removal was interrupted: without its view it is nobody's."""
+    table_ = context.metadata.tables.find(name)
+    if table_ is not None and table_.kind == "view" and context.metadata.views.find(name) is None:
+        context.metadata.tables.remove(table_.id)
+        remove_folder(os.path.dirname(table_.location))
+
+
+def _create(context: Context, name: str, sql: str, scenario: str, refresh_policy: str, propagate_every: str | None,
+            refresh_every: str | None, policy: int, target_lag: str | None) -> ViewRecord:
     definition = definitions.define(context, sql, strict=refresh_policy == "incremental_strict")
     for source in definition.tables.values():
         if source.kind == "view":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,7 @@ from sqlglot import exp
 
 from deferred.algebra.plan import COUNT
 from deferred.config import Settings, parse_duration, parse_timestamp
-from deferred.errors import InvalidInputError
+from deferred.errors import InvalidInputError, LogLostError
 from deferred.log import changes, ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.maintenance import explain as explaining
@@ -101,8 +102,7 @@ class Warehouse:
         transactions.recover_all(self._context)
         tables = self._context.metadata.tables.all()
         found = ledger.sync(self._context, tables, lambda t: transactions.recover(self._context, t))
-        if found:
-            self._made_safe(tables)
+        self._caught_up()
         return found
 
     def positions(self) -> dict[str, int]:
@@ -122,9 +122,9 @@ class Warehouse:
         if upto <= after:
             net = f"SELECT {names}, 0L AS {count} FROM {table(record.location)} WHERE FALSE"
         else:
-            with changes.guarded(record, after, upto):
-                net = changes.net(context, record, after, upto, columns)
-        return context.engine.sql(_signed(net, names))
+            net = changes.net(context, record, after, upto, columns)
+        with changes.guarded(record, after, upto):
+            return context.engine.sql(_signed(net, columns))
 
     def commits(self, table_name: str, since: Any = None, until: Any = None) -> list[LedgerEntry]:
         """The commits of a table that the log is made of, oldest first. Starts no Spark."""
@@ -140,9 +140,11 @@ class Warehouse:
                     propagate_every: str | None = None, refresh_every: str | None = None, policy: int = 1,
                     target_lag: str | None = None) -> ViewRecord:
         """Make a materialized view of a query, filled with its rows at the current cut."""
-        return views.create(self._context, name, sql, scenario=scenario, refresh_policy=refresh_policy,
-                            propagate_every=propagate_every, refresh_every=refresh_every, policy=policy,
-                            target_lag=target_lag)
+        record = views.create(self._context, name, sql, scenario=scenario, refresh_policy=refresh_policy,
+                              propagate_every=propagate_every, refresh_every=refresh_every, policy=policy,
+                              target_lag=target_lag)
+        self._caught_up()
+        return record
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
@@ -161,8 +163,10 @@ class Warehouse:
             return self._nothing("propagate", record, "The scenario base_log keeps no differential tables: refresh "
                                                       "reads the base log.")
         if record.scenario == "immediate":
-            return refresh.refresh(self._context, view, _moment(until), full=full)
-        return propagate.propagate(self._context, view, _moment(until), full=full)
+            return self.refresh(view, until, full=full)
+        done = propagate.propagate(self._context, view, _moment(until), full=full)
+        self._caught_up()
+        return done
 
     def partial_refresh(self, view: str) -> Operation:
         """Apply the differential tables to the view: one small commit."""
@@ -170,18 +174,24 @@ class Warehouse:
         if record.scenario == "base_log":
             return self._nothing("partial_refresh", record, "The scenario base_log keeps no differential tables: "
                                                             "refresh reads the base log.")
-        return refresh.partial_refresh(self._context, view)
+        done = refresh.partial_refresh(self._context, view)
+        self._caught_up(record)
+        return done
 
     def refresh(self, view: str, until: Any = None, order: str = refresh.PROPAGATE_FIRST,
                 full: bool = False) -> Operation:
         """propagate and partial_refresh, in either order: the view then shows the current state."""
         if order not in (refresh.PROPAGATE_FIRST, refresh.PARTIAL_FIRST):
             raise InvalidInputError(f"order={order!r}: it is {refresh.PROPAGATE_FIRST} or {refresh.PARTIAL_FIRST}.")
-        return refresh.refresh(self._context, view, _moment(until), order, full)
+        done = refresh.refresh(self._context, view, _moment(until), order, full)
+        self._caught_up(self._context.metadata.views.get(view))
+        return done
 
     def rebuild(self, view: str) -> Operation:
         """Recompute a view from its tables as they are, in one atomic commit."""
-        return refresh.rebuild(self._context, view)
+        done = refresh.rebuild(self._context, view)
+        self._caught_up(self._context.metadata.views.get(view))
+        return done
 
     def backfill(self, view: str, start: Any, end: Any, step: Any) -> list[Operation]:
         """Step a view through time: at each step exactly the state at that time; a step behind it changes nothing."""
@@ -193,8 +203,10 @@ class Warehouse:
         while True:
             results.append(refresh.refresh(self._context, view, min(moment, finish)))
             if moment >= finish:
-                return results
+                break
             moment += width
+        self._caught_up(self._context.metadata.views.get(view))
+        return results
 
     def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> list[Operation]:
         """Fill the view's history table: its rows as of each step, or its changes in each. MV stays as it is."""
@@ -216,12 +228,12 @@ class Warehouse:
     def diff(self, view: str) -> DataFrame:
         """The differential tables ∇MV and ΔMV, netted: changes computed and not yet applied."""
         record = self._context.metadata.views.get(view)
-        names = ", ".join(quoted(n) for n, _ in record.columns)
         net = bags.net(propagate.pending(record, record.applied_batch, record.propagated_batch), record.columns)
-        return self._context.engine.sql(_signed(net, names))
+        return self._context.engine.sql(_signed(net, record.columns))
 
     def verify(self, view: str) -> verify.Verification:
         """Check the scenario's invariant and the minimality conditions; an error shows the first rows that differ."""
+        self._caught_up()  # a process may have died between a transaction and the views that follow it
         record = self._context.metadata.views.get(view)
         with operation.recorded(self._context, "verify", record) as work, work.phase("verify"):
             return verify.verify(self._context, record.name)
@@ -275,14 +287,30 @@ class Warehouse:
 
     def _made_safe(self, tables: Sequence[TableRecord]) -> None:
         """makesafe_IM and makesafe_DT: views that follow every transaction are brought along with it."""
-        for record in self._context.metadata.views.all():
-            if record.state != "active" or not {t.id for t in tables} & set(record.depends_on):
+        changed = {t.id for t in tables}
+        for record in self._following():
+            if not changed & set(record.depends_on):
                 continue
-            if record.scenario == "immediate":
-                refresh.refresh(self._context, record.name)
-                self._made_safe([self._context.metadata.tables.by_id(record.table_id)])
-            elif record.scenario == "differential":
-                propagate.propagate(self._context, record.name, kind="makesafe")
+            with suppress(LogLostError):  # the view is marked then, and what was asked for is done
+                if record.scenario == "immediate":
+                    refresh.refresh(self._context, record.name)
+                    changed.add(record.table_id)
+                else:
+                    propagate.propagate(self._context, record.name, kind="makesafe")
+
+    def _following(self) -> list[ViewRecord]:
+        """The views that follow every transaction, each after those that it reads."""
+        return [v for v in sorted(self._context.metadata.views.all(), key=lambda v: v.id)
+                if v.scenario in ("immediate", "differential") and v.state == "active"]
+
+    def _caught_up(self, refreshed: ViewRecord | None = None) -> None:
+        """Bring those views along with what the ledger has learned meanwhile, and with a view that they read."""
+        metadata = self._context.metadata
+        ahead = {t for v in self._following() for t in v.depends_on
+                 if (last := metadata.ledger.last(t)) and v.propagated and last.version > v.propagated.versions[t]}
+        if refreshed is not None:
+            ahead.add(refreshed.table_id)
+        self._made_safe([metadata.tables.by_id(t) for t in ahead])
 
     def _nothing(self, kind: str, view: ViewRecord, why: str) -> Operation:
         with operation.recorded(self._context, kind, view) as work:
@@ -294,8 +322,14 @@ def _moment(until: Any) -> datetime | None:
     return None if until is None else parse_timestamp(until)
 
 
-def _signed(net: str, names: str) -> str:
-    """A netted signed query for people: each row with what happened to it and how often."""
-    count = quoted(COUNT)
-    return (f"SELECT {names}, CASE WHEN {count} > 0 THEN 'insert' ELSE 'delete' END AS `_change`, "
-            f"ABS({count}) AS `_count` FROM ({net}) AS n")
+def _signed(net: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A netted signed query for people: each row with what happened to it (_change) and how often (_count).
+
+    A table's own column of such a name keeps it; ours gets one underscore more.
+    """
+    names, count = ", ".join(quoted(n) for n, _ in columns), quoted(COUNT)
+    taken = {n.casefold() for n, _ in columns}
+    change, times = (next(n for i in range(1, len(taken) + 2) if (n := "_" * i + word) not in taken)
+                     for word in ("change", "count"))
+    return (f"SELECT {names}, CASE WHEN {count} > 0 THEN 'insert' ELSE 'delete' END AS {quoted(change)}, "
+            f"ABS({count}) AS {quoted(times)} FROM ({net}) AS n")

@@ -25,8 +25,8 @@ def create(engine: Engine, path: str, columns: Columns, partitioned_by: Sequence
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
     partitions = f" PARTITIONED BY ({', '.join(map(quoted, partitioned_by))})" if partitioned_by else ""
     options = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in settings.items())
-    engine.sql(f"CREATE TABLE {table(path)} ({listed}) USING delta{partitions}"
-               + (f" TBLPROPERTIES ({options})" if options else ""))
+    engine.write(f"CREATE TABLE {table(path)} ({listed}) USING delta{partitions}"
+                 + (f" TBLPROPERTIES ({options})" if options else ""))
 
 
 def net(query: str, columns: Columns) -> str:
@@ -94,8 +94,8 @@ def _keyed_merge(path: str, columns: Columns, changes: str, key: Sequence[str]) 
     names = [quoted(name) for name, _ in columns]
     types = dict(columns)
     keyed = [(k, types[k]) for k in key]
-    vanished = (f"SELECT {', '.join(names)}, 'D' AS `_deferred_op` FROM {changes} AS d WHERE {count} < 0 AND NOT EXISTS "
-                f"(SELECT 1 FROM {changes} AS i WHERE i.{count} > 0 AND "
+    vanished = (f"SELECT {', '.join(names)}, 'D' AS `_deferred_op` FROM {changes} AS d WHERE {count} < 0 "
+                f"AND NOT EXISTS (SELECT 1 FROM {changes} AS i WHERE i.{count} > 0 AND "
                 + " AND ".join(f"d.{quoted(k)} <=> i.{quoted(k)}" for k in key) + ")")
     source = (f"SELECT {', '.join(names)}, 'I' AS `_deferred_op` FROM {changes} WHERE {count} > 0 "
               f"UNION ALL {vanished}")

@@ -87,7 +87,17 @@ class Engine:
     def sql(self, text: str) -> DataFrame:
         """Run a statement, or analyze a query; what Spark refuses becomes an error for users."""
         with translated():
-            return self.spark.sql(text)
+            frame = self.spark.sql(text)
+            _ = frame.schema  # a Connect session would analyze only when the rows are asked for
+            return frame
+
+    def check(self, statement: str) -> None:
+        """Refuse a writing statement that Spark cannot plan, without running it."""
+        with translated():
+            plan = "\n".join(row[0] for row in self.spark.sql(f"EXPLAIN {statement}").collect())
+        failed = _UNPLANNED.search(plan)
+        if failed:
+            raise InvalidSQLError(f"Spark refuses the SQL: {_brief(plan[failed.end():])}")
 
     def rows(self, text: str) -> list[Any]:
         with translated():
@@ -113,6 +123,11 @@ class Engine:
             temporaries.drop()
 
     # ---- commits
+
+    def write(self, statement: str) -> None:
+        """Run a writing statement that is safe to repeat and needs no mark; it must not take another's."""
+        with _commits:
+            self.sql(statement)
 
     def commit(self, statement: str, mark: Mark) -> None:
         """Run a writing statement whose Delta commit carries the mark; one that was made before is not made again."""
@@ -192,6 +207,7 @@ def changes(path: str, first: int, last: int, columns: Sequence[str], count: str
             f"FROM table_changes_by_path({literal(path)}, {int(first)}, {int(last)})")
 
 
+_UNPLANNED = re.compile(r"Error occurred during query planning:\s*")
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*(.*)$", re.DOTALL)
 
 
