@@ -15,6 +15,11 @@ def spark() -> Iterator[Any]:
     from deferred.spark.session import start
 
     session = start("local[2]", None, {
+        # Tiny data: what costs here is compiling, so Spark interprets and the JVM compiles little.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.default.parallelism": "2",

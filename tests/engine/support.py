@@ -1,0 +1,111 @@
+"""What the engine's tests share: small Delta tables, and an oracle that knows nothing of the engine.
+
+The oracle is Spark running the view's own text over the base tables as they are, compared as a bag of exact values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred import DeferredError
+
+FEED = "delta.enableChangeDataFeed"
+
+
+def exact(value: Any) -> Any:
+    """A value that is equal to another only when both are the same to the last bit; NaN equals itself."""
+    if isinstance(value, float):
+        return ("float", repr(value))
+    if isinstance(value, Decimal):
+        return ("decimal", str(value))
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, (bytes, bytearray)):
+        return ("binary", bytes(value))
+    if isinstance(value, Mapping):
+        return ("map", tuple(sorted((exact(k), exact(v)) for k, v in value.items())))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, tuple(exact(v) for v in value))
+    return value
+
+
+def bag(frame: Any) -> Counter[Any]:
+    """The rows of a DataFrame with their multiplicities."""
+    return Counter(tuple(exact(value) for value in row) for row in frame.collect())
+
+
+def make(spark: Any, path: Path | str, columns: str, values: str | None = None, **properties: str) -> str:
+    """A Delta table at a path, filled with VALUES; answers the path."""
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta"
+              + (f" TBLPROPERTIES ({listed})" if listed else ""))
+    if values:
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES {values}")
+    return str(path)
+
+
+def recomputed(wh: Any, sql: str, versions: Mapping[str, int] | None = None) -> Any:
+    """What Spark itself answers to a view's text, over the base tables now or at given versions."""
+    for record in wh.tables():
+        if record.kind != "view":
+            at = f" VERSION AS OF {versions[record.name]}" if versions and record.name in versions else ""
+            wh.spark.sql(f"CREATE OR REPLACE TEMP VIEW `{record.name}` AS SELECT * FROM delta.`{record.location}`{at}")
+    for view in sorted(wh.views(), key=lambda v: v.id):
+        wh.spark.sql(f"CREATE OR REPLACE TEMP VIEW `{view.name}` AS {view.sql}")
+    return wh.spark.sql(sql)
+
+
+def assert_fresh(wh: Any, *names: str) -> None:
+    """Each view shows what a recomputation gives."""
+    for name in names:
+        record = next(v for v in wh.views() if v.name == name)
+        shown, wanted = bag(wh.read(name)), bag(recomputed(wh, record.sql))
+        assert shown == wanted, f"{name}: too many {shown - wanted}, missing {wanted - shown}"
+
+
+def commits(spark: Any, path: str) -> list[Any]:
+    """A Delta table's history, oldest first."""
+    return sorted(spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect(), key=lambda row: row["version"])
+
+
+def mv(wh: Any, name: str) -> str:
+    """The path of a view's MV."""
+    return next(t.location for t in wh.tables() if t.name == name)
+
+
+def refused(kind: type[DeferredError], *words: str) -> Any:
+    """Expect an error of ours whose message contains the given words, in any order."""
+    pattern = "".join(f"(?=.*{re.escape(word)})" for word in words)
+    return pytest.raises(kind, match=f"(?s){pattern}")
+
+
+def state_of(wh: Any) -> dict[str, Any]:
+    """What must stay as it was when a request is refused: tables, views, folders of views, versions of base tables."""
+    from deferred.log.history import DeltaLog
+
+    folder = Path(str(wh.settings.path)) / "views"
+    return {
+        "tables": wh.tables(),
+        "views": wh.views(),
+        "folders": sorted(p.name for p in folder.iterdir()) if folder.exists() else [],
+        "versions": {t.name: DeltaLog(t.location).version for t in wh.tables() if Path(t.location).exists()},
+    }
+
+
+class Death(BaseException):
+    """The end of a process, at a place of a test's choosing."""
+
+
+@contextmanager
+def dying() -> Iterator[None]:
+    """Expect that the block ends in death."""
+    with pytest.raises(Death):
+        yield

@@ -1,0 +1,321 @@
+"""Transactions: several tables, one timestamp, all or nothing for every view, safe to crash in; handed-over logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred import DeferredError, Warehouse
+from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError, UnknownObjectError
+from deferred.spark.engine import Engine
+from tests.engine.support import Death, assert_fresh, bag, commits, dying, make, mv, refused, state_of
+
+pytestmark = pytest.mark.spark
+
+JOIN = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
+
+
+def location(wh: Any, name: str) -> str:
+    return next(t.location for t in wh.tables() if t.name == name)
+
+
+def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the process die when it is about to make the commit after `count` of them."""
+    original = Engine.commit
+    made = [0]
+
+    def commit(self: Engine, statement: str, mark: Any) -> None:
+        if made[0] == count:
+            raise Death
+        made[0] += 1
+        original(self, statement, mark)
+
+    monkeypatch.setattr(Engine, "commit", commit)
+
+
+def test_every_kind_of_change_in_one_transaction(tables: Any) -> None:
+    wh = tables
+    wh.create_view("v", JOIN)
+    with wh.transaction() as tx:
+        tx.insert("r", [(3, 4, "it's"), {"s": "named", "a": 2}])
+        tx.insert("t", wh.spark.sql("SELECT 3 AS a, CAST(9 AS DECIMAL(8,2)) AS d"))
+        tx.update("r", {"s": "concat(s, '!')"}, "a = 1")
+        tx.delete("t", "d = 1.5")
+        tx.sql("MERGE INTO t USING (SELECT 1 AS k) AS n ON t.a = n.k WHEN NOT MATCHED THEN INSERT (a, d) VALUES (1, 7)")
+        tx.sql("INSERT INTO t SELECT a + 10, d FROM t WHERE a = 2")
+    assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`")) == {
+        (1, 1, "x!"): 2, (2, None, "y"): 1, (2, None, "named"): 1, (3, 4, "it's"): 1}
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+    wh.verify("v")
+
+
+def test_one_timestamp_and_no_cut_between(tables: Any) -> None:
+    wh = tables
+    wh.create_view("v", "SELECT 'r' AS origin, a FROM r UNION ALL SELECT 't', a FROM t")
+    before = bag(wh.read("v"))
+    with wh.transaction() as tx:
+        tx.insert("r", [(7, 7, "z")])
+        tx.insert("t", [(7, 7)])
+        tx.delete("r", "a = 2")
+    wh.sync()
+    ledger = wh._context.metadata.ledger
+    entries = [e for t in wh.tables() if t.kind == "feed" for e in ledger.between(t.id, t.first_version, 99)]
+    assert len(entries) == 3
+    assert len({e.transaction_id for e in entries}) == 1
+    (moment,) = {e.timestamp for e in entries}
+    from datetime import timedelta
+
+    wh.refresh("v", until=moment - timedelta(microseconds=1))
+    assert bag(wh.read("v")) == before
+    wh.refresh("v", until=moment)
+    assert_fresh(wh, "v")
+
+
+def test_a_statement_that_fails_undoes_those_before_it(tables: Any) -> None:
+    wh = tables
+    for scenario in ("combined", "immediate"):
+        wh.create_view(f"v_{scenario}", JOIN, scenario=scenario)
+    before = {name: bag(wh.spark.table(f"delta.`{location(wh, name)}`")) for name in ("r", "t")}
+    shown = bag(wh.read("v_immediate"))
+    with refused(TransactionError, "nothing is changed"), wh.transaction() as tx:
+        tx.insert("r", [(1, 9, "new")])
+        tx.delete("r", "a = 2")
+        tx.update("t", {"a": "5"}, "a = 1")
+        tx.update("r", {"b": "CAST(s AS INT)"})  # 'x' is no number: known only when it runs
+    assert {name: bag(wh.spark.table(f"delta.`{location(wh, name)}`")) for name in before} == before
+    for scenario in ("combined", "immediate"):
+        operation = wh.refresh(f"v_{scenario}")
+        assert (operation.rows_deleted, operation.rows_inserted) == (0, 0)
+        assert bag(wh.read(f"v_{scenario}")) == shown
+        wh.verify(f"v_{scenario}")
+
+
+@pytest.mark.parametrize("begin", [
+    lambda tx: tx.delete("r", "nope = 1"),
+    lambda tx: tx.update("t", {"a": "nope + 1"}),
+    lambda tx: tx.sql("INSERT INTO r SELECT nope FROM t"),
+    lambda tx: tx.sql("MERGE INTO r USING t ON r.nope = t.a WHEN MATCHED THEN DELETE"),
+], ids=["delete", "update", "insert", "merge"])
+def test_what_does_not_resolve_is_refused_before_anything_runs(shared: Any, begin: Any) -> None:
+    before = state_of(shared)
+    with refused(InvalidSQLError, "nope"), shared.transaction() as tx:
+        tx.insert("r", [(1, 9, "new")])
+        begin(tx)
+    assert state_of(shared) == before
+
+
+def test_an_exception_in_the_block_changes_nothing(shared: Any) -> None:
+    before = state_of(shared)
+    with dying(), shared.transaction() as tx:
+        tx.insert("r", [(1, 9, "new")])
+        raise Death
+    with shared.transaction():
+        pass
+    assert state_of(shared) == before
+    with refused(TransactionError, "ended"):
+        tx.delete("r", "TRUE")
+
+
+@pytest.mark.parametrize(("name", "rows", "words"), [
+    ("r", [(1, 2)], ["r", "3"]),
+    ("r", [("one", 2, "x")], ["r"]),
+    ("r", [(2**40, 2, "x")], ["r"]),
+    ("r", [{"a": 1, "q": 2}], ["r", "q"]),
+    ("r", [17], ["r", "int"]),
+    ("r", 17, ["r"]),
+    ("t", [(1, 12345678)], ["t"]),
+], ids=["width", "type", "range", "column", "scalar", "no rows", "precision"])
+def test_rows_that_do_not_fit(shared: Any, name: str, rows: Any, words: list[str]) -> None:
+    before = state_of(shared)
+    with refused(InvalidInputError, *words), shared.transaction() as tx:
+        tx.insert("t", [(5, 5)])
+        tx.insert(name, rows)
+    assert state_of(shared) == before
+
+
+def test_frames_that_do_not_fit(shared: Any) -> None:
+    before = state_of(shared)
+    for query, word in (("SELECT 'x' AS a", "r"), ("SELECT 1 AS z", "z"), ("SELECT 1 AS a, 2 AS A", "twice")):
+        with refused(InvalidInputError, word), shared.transaction() as tx:
+            tx.insert("r", shared.spark.sql(query))
+    assert state_of(shared) == before
+
+
+def test_values_too_long_for_their_column(warehouse: Any, tmp_path: Path) -> None:
+    """CAST would cut a VARCHAR silently; a row that does not fit is refused."""
+    path = make(warehouse.spark, tmp_path / "short", "c VARCHAR(3), k INT NOT NULL", "('abc', 1)")
+    warehouse.track("short", path)
+    for rows in ([("abcdef", 2)], [("abc", None)]):
+        with pytest.raises(DeferredError), warehouse.transaction() as tx:
+            tx.insert("short", rows)
+    assert bag(warehouse.spark.table(f"delta.`{path}`")) == {("abc", 1): 1}
+
+
+def test_unknown_tables_and_views_as_targets(shared: Any) -> None:
+    before = state_of(shared)
+    with refused(UnknownObjectError, "rr", "did you mean r"), shared.transaction() as tx:
+        tx.delete("rr", "TRUE")
+    with refused(UnknownObjectError, "bb", "did you mean b"), shared.transaction() as tx:
+        tx.update("r", {"bb": "1"})
+    with refused(DeferredError, "DROP"), shared.transaction() as tx:
+        tx.sql("DROP TABLE r")
+    with refused(DeferredError, "OVERWRITE"), shared.transaction() as tx:
+        tx.sql("INSERT OVERWRITE r VALUES (1, 1, '')")
+    assert state_of(shared) == before
+
+
+def test_a_crash_between_statements_is_completed_by_the_next_operation(
+        tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh = tables
+    wh.create_view("v", JOIN)
+    with monkeypatch.context() as patch:
+        dying_after(patch, 2)
+        with dying(), wh.transaction() as tx:
+            tx.insert("r", [(2, 5, "new")])
+            # Finds nothing now; run again after the third statement it would find a row.
+            tx.sql("MERGE INTO r USING (SELECT a FROM t WHERE d = 100) AS n ON r.a = n.a WHEN MATCHED THEN DELETE")
+            tx.insert("t", [(1, 100)])
+    with Warehouse.open(path=wh.settings.path, spark=wh.spark) as other:
+        other.refresh("v")
+        assert_fresh(other, "v")
+        other.verify("v")
+        assert (1, 1, "x") in bag(other.spark.table(f"delta.`{location(other, 'r')}`"))
+        assert (1, ("decimal", "100.00")) in bag(other.spark.table(f"delta.`{location(other, 't')}`"))
+        assert [t.state for t in other._context.metadata.transactions.pending()] == []
+
+
+def test_a_crash_does_not_repeat_what_already_ran(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement that changed nothing leaves no commit; those after it show that it was done."""
+    wh = tables
+    with monkeypatch.context() as patch:
+        dying_after(patch, 2)
+        with dying(), wh.transaction() as tx:
+            tx.sql("MERGE INTO r USING (SELECT a FROM t WHERE d = 100) AS n ON r.a = n.a WHEN MATCHED THEN DELETE")
+            tx.insert("t", [(1, 100)])
+            tx.insert("r", [(8, 8, "last")])
+    wh.sync()
+    assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`")) == {
+        (1, 1, "x"): 2, (2, None, "y"): 1, (8, 8, "last"): 1}
+
+
+def test_a_crash_while_undoing(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh = tables
+    wh.create_view("v", JOIN)
+    shown = bag(wh.read("v"))
+    with monkeypatch.context() as patch:
+        dying_after(patch, 3)  # two statements, the one that fails, then the undoing of r
+        with dying(), wh.transaction() as tx:
+            tx.insert("r", [(1, 9, "new")])
+            tx.insert("t", [(1, 9)])
+            tx.update("r", {"b": "CAST(s AS INT)"})
+    wh.refresh("v")
+    wh.verify("v")
+    assert bag(wh.read("v")) == shown
+    assert (1, 9, "new") not in bag(wh.spark.table(f"delta.`{location(wh, 'r')}`"))
+
+
+def test_immediate_and_differential_views_follow_at_once(tables: Any) -> None:
+    wh = tables
+    wh.create_view("now", JOIN, scenario="immediate")
+    wh.create_view("soon", JOIN, scenario="differential")
+    wh.create_view("later", "SELECT a FROM r", scenario="combined")
+    with wh.transaction() as tx:
+        tx.insert("t", [(2, 8)])
+    assert_fresh(wh, "now")
+    assert bag(wh.diff("soon").select("d", "_change", "_count")) == {(("decimal", "8.00"), "insert", 1): 1}
+    wh.partial_refresh("soon")
+    assert_fresh(wh, "soon")
+    # A direct write becomes known when some other view is propagated: they follow then too.
+    wh.spark.sql(f"INSERT INTO delta.`{location(wh, 'r')}` VALUES (2, 2, 'direct')")
+    wh.propagate("later")
+    for name in ("now", "soon"):
+        wh.verify(name)
+    assert_fresh(wh, "now")
+
+
+def test_a_transaction_costs_the_same_whatever_the_number_of_views(tables: Any) -> None:
+    wh = tables
+    for number in range(3):
+        wh.create_view(f"v{number}", f"SELECT a, b FROM r WHERE a > {number}")
+    before = {t.name: len(commits(wh.spark, t.location)) for t in wh.tables()}
+    with wh.transaction() as tx:
+        tx.insert("r", [(5, 5, "x")])
+    after = {t.name: len(commits(wh.spark, t.location)) for t in wh.tables()}
+    assert {name for name in after if after[name] != before[name]} == {"r"}
+    assert after["r"] == before["r"] + 1
+
+
+def test_tables_by_their_names_in_the_catalog(warehouse: Any, tmp_path: Path) -> None:
+    wh = warehouse
+    wh.spark.sql(f"CREATE OR REPLACE TABLE catalogued (a INT) USING delta LOCATION '{tmp_path / 'catalogued'}'")
+    try:
+        wh.track("c", "default.catalogued")
+        wh.create_view("v", "SELECT c.a, catalogued.a + 1 AS b FROM c JOIN default.catalogued ON TRUE")
+        wh.spark.sql("INSERT INTO catalogued VALUES (1), (2)")
+        wh.refresh("v")
+        wh.verify("v")
+        assert bag(wh.read("v")) == {(a, b + 1): 1 for a in (1, 2) for b in (1, 2)}
+        with refused(UnknownObjectError, "nowhere"):
+            wh.track("d", "default.nowhere")
+    finally:
+        wh.spark.sql("DROP TABLE catalogued")
+
+
+def test_one_commit_for_a_partial_refresh(tables: Any) -> None:
+    wh = tables
+    wh.create_view("v", JOIN)
+    with wh.transaction() as tx:
+        tx.delete("r", "a = 2")
+        tx.insert("t", [(1, 4)])
+    wh.propagate("v")
+    before = len(commits(wh.spark, mv(wh, "v")))
+    wh.partial_refresh("v")
+    assert len(commits(wh.spark, mv(wh, "v"))) == before + 1
+    assert [f.name for f in wh.spark.table(f"delta.`{mv(wh, 'v')}`").schema] == ["a", "s", "d"]
+
+
+def test_handed_over_changes(warehouse: Any, tmp_path: Path) -> None:
+    """The paper's own setting: the owner has changed the table already and hands us ▼R and ▲R."""
+    wh = warehouse
+    owned = make(wh.spark, tmp_path / "owned", "a INT, s STRING", "(1, 'x'), (1, 'x'), (2, 'y')")
+    wh.track("owned", owned, log="table")
+    wh.create_view("v", "SELECT o.a, o.s, p.s AS other FROM owned o JOIN owned p ON o.a = p.a")
+    assert "delta.enableChangeDataFeed" not in str(commits(wh.spark, owned)[-1]["operationParameters"])
+    wh.spark.sql(f"DELETE FROM delta.`{owned}` WHERE a = 2")
+    wh.spark.sql(f"INSERT INTO delta.`{owned}` VALUES (3, NULL), (1, 'x')")
+    assert wh.propagate("v").state == "nothing"  # nothing was handed over yet
+    wh.append_changes("owned", deletions=[(2, "y")], insertions=[(3, None), (1, "x")])
+    wh.verify("v")
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+    wh.verify("v")
+    with refused(InvalidInputError, "owned", "has not changed"):
+        wh.append_changes("owned", insertions=[(4, "z")])
+    with refused(InvalidInputError, "owned", "append_changes"), wh.transaction() as tx:
+        tx.insert("owned", [(4, "z")])
+
+
+def test_a_handover_that_died_is_done_again_with_its_new_rows(warehouse: Any, tmp_path: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    from deferred.metadata.ledger import LedgerStore
+
+    wh = warehouse
+    owned = make(wh.spark, tmp_path / "owned", "a INT", "(1)")
+    wh.track("owned", owned, log="table")
+    wh.create_view("v", "SELECT a FROM owned")
+    wh.spark.sql(f"INSERT INTO delta.`{owned}` VALUES (2)")
+
+    def die(self: LedgerStore, entries: Any) -> None:
+        raise Death
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerStore, "append", die)
+        with dying():
+            wh.append_changes("owned", insertions=[(2,)])
+    wh.spark.sql(f"INSERT INTO delta.`{owned}` VALUES (3)")
+    wh.append_changes("owned", insertions=[(2,), (3,)])
+    wh.refresh("v")
+    assert_fresh(wh, "v")
