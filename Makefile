@@ -1,15 +1,19 @@
 # Everything starts from a fresh clone; tools/setup.sh makes .venv and the JDK ready and is quick when they are.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz clean
+.PHONY: help demo airflow test lint fuzz clean
 
 N ?= 1000
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## see it work: tables, a view, changes, propagate, refresh, verify
 	@tools/setup.sh demo
 	@.venv/bin/deferred demo
+
+airflow: ## Airflow on the demo data, to look at: prints its address and login, Ctrl-C stops it
+	@tools/setup.sh airflow
+	@.venv/bin/python -m deferred.airflow
 
 test: lint ## everything that must hold: ruff, mypy, all tests
 	.venv/bin/python -m pytest

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv and the JDK ready. `tools/setup.sh demo` installs what the program needs, `tools/setup.sh test` everything.
+# `tools/setup.sh airflow` is for `make airflow`: the program and Airflow.
 # What was installed is written into .venv, so that a second run with an unchanged setup.cfg does nothing.
 set -eu
 cd "$(dirname "$0")/.."
@@ -62,11 +63,21 @@ check_java() {
     fail "Spark needs Java 17 or 21, and ${JAVA_HOME:-the PATH} has none. On Debian or Ubuntu: sudo apt-get install openjdk-17-jre-headless; elsewhere install a JDK 17 and set JAVA_HOME"
 }
 
+# The browser test drives Debian's Chromium; where it is missing and cannot be installed, that one test is skipped.
+check_chromium() {
+    command -v chromium >/dev/null || install_package chromium ||
+        echo "deferred: chromium is missing, so the browser test is skipped (on Debian: apt-get install chromium)" >&2
+}
+
 everything=".[airflow,postgres,dev]"
 check_java
 make_environment
 case "${1:-}" in
     demo) if [ -e .venv/.installed-test ]; then install test "$everything"; else install demo .; fi ;;
-    test) install test "$everything" ;;
-    *) fail "usage: tools/setup.sh demo | test" ;;
+    airflow) if [ -e .venv/.installed-test ]; then install test "$everything"; else install airflow ".[airflow]"; fi ;;
+    test)
+        install test "$everything"
+        check_chromium
+        ;;
+    *) fail "usage: tools/setup.sh demo | airflow | test" ;;
 esac

@@ -1,0 +1,180 @@
+"""A real Airflow on a real warehouse, both in a temporary folder: one for all tests here, stopped at the end."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow")
+
+from deferred.airflow.local import LocalAirflow
+from deferred.maintenance.warehouse import Warehouse
+from deferred.spark import server
+
+ROOT = Path(__file__).parents[2]
+DONE = ("success", "failed")
+
+VIEWS = {
+    "policy_one": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 1) "
+                  "AS SELECT region, SUM(amount) AS total FROM orders GROUP BY region",
+    "policy_two": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 2) "
+                  "AS SELECT id, amount FROM orders WHERE amount > 10",
+    "chain_a": "WITH (refresh_every = '@daily') AS SELECT o.id, o.amount, r.country "
+               "FROM orders o JOIN regions r ON o.region = r.region",
+    "chain_b": "AS SELECT country, SUM(amount) AS total, COUNT(*) AS orders FROM chain_a GROUP BY country",
+    "chain_c": "AS SELECT country, total FROM chain_b WHERE total > 20",
+    "stepped": "WITH (refresh_every = '4s') AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total "
+               "FROM orders GROUP BY region",
+    "by_hand": "WITH (propagate_every = '0 3 * * *', refresh_every = '@weekly', policy = 2) "
+               "AS SELECT o.region, o.amount FROM orders o",
+    "announced": "AS SELECT region, MAX(amount) AS largest FROM orders GROUP BY region",
+    "not_yet": "WITH (target_lag = '1h') AS SELECT DISTINCT region FROM orders",
+}
+
+
+@dataclass
+class Site:
+    """The project, its warehouse and its Airflow, with what tests ask of them."""
+
+    airflow: LocalAirflow
+    warehouse: Warehouse
+    folder: Path
+    runs: dict[str, str] = field(default_factory=dict)
+
+    def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        """Start a run the way the form does; answers its id."""
+        self.unpause(dag)
+        made = self.airflow.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"conf": conf or {}, "logical_date": None})
+        return str(made["dag_run_id"])
+
+    def unpause(self, dag: str, paused: bool = False) -> None:
+        self.airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": paused})
+
+    def pause(self, dag: str) -> None:
+        self.unpause(dag, paused=True)
+
+    def all_runs(self, dag: str) -> list[dict[str, Any]]:
+        found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100&order_by=run_after")
+        return list(found["dag_runs"])
+
+    def wait(self, dag: str, run: str, timeout: float = 120.0) -> str:
+        """How a run ended."""
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}"
+        self.until(lambda: self.airflow.request("GET", path)["state"] in DONE, f"{dag} {run}", timeout)
+        return str(self.airflow.request("GET", path)["state"])
+
+    def succeed(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        """A run that must succeed."""
+        run = self.trigger(dag, conf)
+        assert self.wait(dag, run) == "success", self.logs(dag, run)
+        return run
+
+    def states(self, dag: str, run: str) -> dict[str, str | None]:
+        found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances")
+        return {t["task_id"]: t["state"] for t in found["task_instances"]}
+
+    def task(self, dag: str, run: str, task: str) -> dict[str, Any]:
+        return dict(self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}"))
+
+    def xcom(self, dag: str, run: str, task: str, key: str = "return_value") -> Any:
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/{key}?deserialize=true"
+        return self.airflow.request("GET", path)["value"]
+
+    def log(self, dag: str, run: str, task: str, attempt: int = 1) -> str:
+        """A task's log as it is on the disk."""
+        files = self.airflow.home.glob(f"logs/dag_id={dag}/run_id={run}/task_id={task}/attempt={attempt}.log*")
+        return "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files)
+
+    def logs(self, dag: str, run: str) -> str:
+        return "\n".join(self.log(dag, run, task) for task, state in self.states(dag, run).items()
+                         if state not in (None, "skipped"))
+
+    def until(self, true: Callable[[], Any], what: str, timeout: float = 120.0, pause: float = 0.5) -> Any:
+        deadline = time.monotonic() + timeout
+        while not (found := true()):
+            assert time.monotonic() < deadline, f"{what}: not within {timeout:.0f} seconds"
+            time.sleep(pause)
+        return found
+
+    # ---- the warehouse
+
+    def insert(self, *rows: tuple[int, str, int]) -> None:
+        """Write to a table as any job does, past the warehouse."""
+        listed = ", ".join(f"({i}, '{region}', {amount})" for i, region, amount in rows)
+        self.warehouse.spark.sql(f"INSERT INTO delta.`{self.folder}/tables/orders` VALUES {listed}")
+
+    def rows(self, view: str) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, self.warehouse.read(view).collect()))
+
+    def expected(self, sql: str) -> list[tuple[Any, ...]]:
+        frame = self.warehouse.sql(sql)
+        assert frame is not None
+        return sorted(map(tuple, frame.collect()))
+
+    def record(self, view: str) -> Any:
+        return next(v for v in self.warehouse.views() if v.name == view)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def make_project(folder: Path) -> Path:
+    """Configuration, view files, and the DAG files of this repository with one of a user's own."""
+    views = folder / "conf" / "views"
+    views.mkdir(parents=True)
+    config = folder / "conf" / "deferred.toml"
+    config.write_text('[warehouse]\npath = "warehouse"\n', encoding="utf-8")
+    for name, rest in VIEWS.items():
+        text = f"-- The view {name} of the tests.\n-- owner: tests\nCREATE MATERIALIZED VIEW {name} {rest}\n"
+        (views / f"{name}.sql").write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).parent / "user_dags.py", folder / "dags")
+    return config
+
+
+def make_tables(warehouse: Warehouse, folder: Path) -> None:
+    spark = warehouse.spark
+    tables = {"orders": "id INT, region STRING, amount INT", "regions": "region STRING, country STRING"}
+    for name, columns in tables.items():
+        spark.sql(f"CREATE TABLE delta.`{folder}/tables/{name}` ({columns}) USING delta "
+                  f"TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+        warehouse.track(name, f"{folder}/tables/{name}")
+    spark.sql(f"INSERT INTO delta.`{folder}/tables/regions` VALUES ('north', 'NO'), ('south', 'SE'), ('east', 'NO')")
+    spark.sql(f"INSERT INTO delta.`{folder}/tables/orders` VALUES (1, 'north', 10), (2, 'south', 20), (3, 'east', 30)")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Everything started: Spark Connect server, tables, views, Airflow."""
+    from deferred.sql.viewfile import load_views
+
+    folder = tmp_path_factory.mktemp("airflow")
+    config = make_project(folder)
+    running = server.start(folder / "warehouse", "local[2]", {
+        "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1500m",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false"})
+    try:
+        with Warehouse.open(config) as warehouse:
+            make_tables(warehouse, folder)
+            for view in load_views(folder / "conf" / "views"):
+                if view.name != "not_yet":
+                    warehouse.create_view(view.name, view.query, **view.options)
+            environment = {"DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
+                           "AIRFLOW_CONN_DEFERRED_METADATA": f"sqlite:////{folder}/warehouse/deferred.db",
+                           "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5"}
+            with LocalAirflow(folder / "home", folder / "dags", environment) as airflow:
+                found = Site(airflow, warehouse, folder)
+                found.until(lambda: airflow.request("GET", "/api/v2/dags?limit=50")["total_entries"] >= len(VIEWS) + 3,
+                            "the DAGs", 60)
+                yield found
+    finally:
+        assert running.pid
+        server.stop(folder / "warehouse")
