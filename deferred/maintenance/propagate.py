@@ -18,7 +18,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
 from deferred.maintenance.definition import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, Definition
 from deferred.maintenance.operation import Operation, Work, recorded, result
-from deferred.maintenance.settle import settled, shown_version
+from deferred.maintenance.settle import confirm, settled, shown_version
 from deferred.maintenance.views import differential_path, mv_path, query
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -203,6 +203,7 @@ def _write(context: Context, view: ViewRecord, delta: str, cut: Cut, work: Work,
         f"INSERT INTO {table(differential_path(view))} "
         f"({names}, {quoted(DIFFERENTIAL_COUNT)}, {quoted(DIFFERENTIAL_BATCH)}) "
         f"SELECT {names}, {count}, CAST({batch} AS BIGINT) FROM {delta}", mark)
+    confirm(differential_path(view), "propagate", work.id)
     context.metadata.views.update(view.id, propagated=cut, propagated_batch=batch)
 
 

@@ -14,7 +14,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.propagate import pending, propagate, sources
-from deferred.maintenance.settle import settled
+from deferred.maintenance.settle import confirm, settled
 from deferred.maintenance.views import mv_path, rebuild_statement
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
@@ -112,6 +112,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 support.put_back(context, view, definition)
                 support.refill(context, view, definition, cut, work.id, batch)
                 context.engine.commit(rebuild_statement(definition, view.columns, mv_path(view), cut), mark)
+                confirm(mv_path(view), "refresh", work.id)
             context.metadata.views.update(view.id, shown=cut, propagated=cut, applied_batch=batch,
                                           propagated_batch=batch, state="active", problem=None)
         return result(context, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deferred.errors import SparkFailure
 from deferred.log.context import Context
 from deferred.log.history import DeltaLog, last_mark
 from deferred.maintenance.views import differential_path, mv_path
@@ -21,6 +22,18 @@ def settled(context: Context, view: ViewRecord) -> ViewRecord:
         view = views.update(view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active",
                             problem=None)
     return view
+
+
+def confirm(path: str, kind: str, operation: str) -> None:
+    """Make sure that the last commit of a kind is this operation's.
+
+    A Spark server goes on with a statement whose client was killed. Its commit may come between our settling and our
+    own commit of the same number, which Delta then takes for made: what we computed since is not in it.
+    """
+    made = last_mark(path, kind)
+    if made is None or made.get("operation") != operation:
+        raise SparkFailure(f"A process that was interrupted has finished its commit to {path} meanwhile, in the place "
+                           f"of this one. Nothing is lost; run the same again.")
 
 
 def shown_version(view: ViewRecord) -> tuple[int, int]:
