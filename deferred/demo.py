@@ -65,11 +65,10 @@ class _Story:
         self.warehouse, self.folder = warehouse, folder
         self.definition = read_view(warehouse.settings.views_folder / f"{VIEW}.sql")
         self.changes: list[Any] = []
-        self.seconds: dict[str, float] = {}
 
     def scenes(self) -> Iterator[Step]:
         for scene in (self.tables, self.view, self.transaction, self.direct_write, self.stale, self.propagate,
-                      self.state_bug, self.readers, self.partial_refresh, self.again, self.verify):
+                      self.state_bug, self.readers, self.partial_refresh, self.verify):
             yield scene()
 
     def tables(self) -> Step:
@@ -114,7 +113,6 @@ class _Story:
 
     def propagate(self) -> Step:
         done = self.warehouse.propagate(VIEW)
-        self.seconds["propagate"] = done.seconds
         self.changes = _sorted(self.warehouse.diff(VIEW), "custId", "itemNo", "quantity")
         columns = [name for name, _ in self.warehouse.views()[0].columns]
         rows = tuple((_sign(row, "∇Δ"), row["_count"], *(row[name] for name in columns)) for row in self.changes)
@@ -139,18 +137,9 @@ class _Story:
 
     def partial_refresh(self) -> Step:
         done = self.warehouse.partial_refresh(VIEW)
-        self.seconds["partial_refresh"] = done.seconds
         return Step(f"partial_refresh applies the changes in {done.seconds:.1f} s: one Delta commit, and readers see "
                     f"the new state.", ("rows deleted", "rows inserted", "rows in the view"),
                     ((done.rows_deleted, done.rows_inserted, self.count()),))
-
-    def again(self) -> Step:
-        self.warehouse.spark.sql(f"UPDATE delta.`{self.folder / 'tables' / 'sales'}` SET quantity = 6 WHERE custId = 9")
-        done = (self.warehouse.propagate(VIEW), self.warehouse.partial_refresh(VIEW))
-        rows = tuple((operation.kind, operation.rows_deleted, operation.rows_inserted,
-                      f"{self.seconds[operation.kind]:.1f}", f"{operation.seconds:.1f}") for operation in done)
-        return Step("A first time, Spark loads and compiles. So, once more: a job changes all sales to Ines.",
-                    ("", "rows deleted", "rows inserted", "seconds before", "seconds now"), rows)
 
     def verify(self) -> Step:
         found = self.warehouse.verify(VIEW)
