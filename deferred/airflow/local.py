@@ -24,6 +24,14 @@ from typing import Any, Self
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 POOL = "deferred"
 USER = "admin"
+PREPARE = """
+import sys
+from airflow.cli.cli_parser import get_parser
+# Two commands in one process: loading Airflow takes longer than both of them.
+for command in (["db", "migrate"], ["pools", "set", sys.argv[1], sys.argv[2], "Spark sessions at one time"]):
+    arguments = get_parser().parse_args(command)
+    arguments.func(arguments)
+"""
 
 
 class LocalAirflow:
@@ -71,12 +79,11 @@ class LocalAirflow:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "passwords.json").write_text(json.dumps({USER: self.password}), encoding="utf-8")
         (self.home / "passwords.json").chmod(0o600)
-        self.run("db", "migrate")
-        self.run("pools", "set", POOL, str(self.slots), "Spark sessions at one time")
+        self._python(PREPARE, POOL, str(self.slots))
         for component in COMPONENTS:
             with (self.home / f"{component}.log").open("ab") as log:
                 self.processes[component] = subprocess.Popen(
-                    [*_airflow(), component], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    [sys.executable, "-m", "airflow", component], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     start_new_session=True)
         try:
             self._wait(timeout)
@@ -125,10 +132,13 @@ class LocalAirflow:
 
     # ---- talking to it
 
-    def run(self, *arguments: str, timeout: float = 120.0) -> str:
+    def run(self, *arguments: str) -> str:
         """Run Airflow's own command line; answers what it prints."""
-        done = subprocess.run([*_airflow(), *arguments], env=self.environment, capture_output=True, text=True,
-                              timeout=timeout)
+        return self._python("from airflow.__main__ import main; main()", *arguments)
+
+    def _python(self, program: str, *arguments: str) -> str:
+        done = subprocess.run([sys.executable, "-c", program, *arguments], env=self.environment, capture_output=True,
+                              text=True, timeout=300)
         if done.returncode:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed: {done.stderr[-2000:] or done.stdout[-2000:]}")
         return done.stdout
@@ -151,10 +161,6 @@ class LocalAirflow:
             answer = self.request("POST", "/auth/token", {"username": USER, "password": self.password}, token=False)
             self._token = answer["access_token"]
         return self._token
-
-
-def _airflow() -> list[str]:
-    return [sys.executable, "-m", "airflow"]
 
 
 def _free_ports(number: int) -> list[int]:

@@ -6,9 +6,10 @@ import os
 import shutil
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from deferred.config import parse_cadence, parse_duration
-from deferred.errors import DeferredError, InvalidInputError, InvalidSQLError, UnsupportedSQLError
+from deferred.errors import InvalidInputError, InvalidSQLError, UnsupportedSQLError
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
 from deferred.log.history import DeltaLog
@@ -58,7 +59,8 @@ def _clear_remains(context: Context, name: str) -> None:
 
 def _create(context: Context, name: str, sql: str, scenario: str, refresh_policy: str, propagate_every: str | None,
             refresh_every: str | None, policy: int, target_lag: str | None) -> ViewRecord:
-    definition = definitions.define(context, sql, strict=refresh_policy == "incremental_strict")
+    strict = refresh_policy == "incremental_strict"
+    definition = definitions.define(context, sql, strict)
     for source in definition.tables.values():
         if source.kind == "view":
             _serve_views(context, source)
@@ -66,7 +68,8 @@ def _create(context: Context, name: str, sql: str, scenario: str, refresh_policy
     ledger.sync(context, sources, lambda t: recover(context, t))
     cut = ledger.cut(context, sources, None, None)
     columns = _columns(context, definition, cut)
-    if refresh_policy == "incremental_strict":
+    definition = _agreeing(definition, columns, strict)
+    if strict:
         _refuse_recomputation(definition)
     location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
     try:
@@ -177,14 +180,22 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> definitions.
         if type_ in ("void", "variant") or type_.startswith(("interval", "map<")):
             raise UnsupportedSQLError(f"Column {name} has the type {type_}, whose values cannot be stored and "
                                       f"compared; CAST it to a type that can.")
+    return columns
+
+
+def _agreeing(definition: Definition, columns: definitions.Columns, strict: bool) -> Definition:
+    """The definition, if its plan has the types that Spark gives the user's own text; else recomputed as a whole."""
     if definition.bound is None:
-        return columns
+        return definition
     planned = [definition.bound.types[c] for c in definition.plan.columns]
     for (name, type_), mine in zip(columns, planned, strict=True):
         if type_.casefold() != mine.casefold():
-            raise DeferredError(f"Column {name} is {type_} for Spark and {mine} in the view's plan; the view is "
-                                f"refused rather than risk another result. Wrap it in CAST(… AS {type_}).")
-    return columns
+            reason = (f"Column {name} is {type_} for Spark and {mine} in the view's plan, so no rule is trusted "
+                      f"with it; CAST(… AS {type_}) makes it plain.")
+            if strict:
+                raise UnsupportedSQLError(reason)
+            return replace(definition, bound=None, whole=reason)
+    return definition
 
 
 def _serve_views(context: Context, source: TableRecord) -> None:

@@ -373,6 +373,7 @@ class Binder:
                aliases: Mapping[str, Scalar] | None = None) -> Scalar:
         """An expression of the text with every column resolved; what no rule exists for is refused by name."""
         refused(node, clause)
+        node = struct_fields_named(node)
 
         def replace_column(part: Scalar) -> Scalar | None:
             if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or (
@@ -446,6 +447,22 @@ def substitute_name(expression: Scalar, name: str, by: Scalar) -> Scalar:
     """A parsed template with one of its names exchanged."""
     return rewrite(expression, lambda part: by if isinstance(part, exp.Column) and not is_bound(part)
                    and part.name == name else None)
+
+
+def struct_fields_named(node: exp.Expr) -> exp.Expr:
+    """STRUCT(a, b) with its fields named as Spark names them, before the columns get the names of the plan."""
+    if not any(name_of(call) == "struct" for call in node.find_all(exp.Anonymous)):
+        return node
+    result = node.copy()
+    for struct in result.find_all(exp.Anonymous):
+        if name_of(struct) != "struct":
+            continue
+        named = []
+        for field in struct.expressions:
+            plain = isinstance(field, (exp.Column, exp.Dot)) and not is_bound(field)
+            named.append(exp.alias_(field.copy(), field.name, quoted=True) if plain else field)
+        struct.set("expressions", named)
+    return result
 
 
 def refused(node: exp.Expr, clause: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from sqlglot import exp, parse
@@ -27,10 +28,40 @@ class ViewSQL(Spark):
             or "JOIN" in name or "BROADCAST" in name}
 
 
-def parse_statement(sql: str) -> exp.Expr:
-    """The one statement in a text; the error says where the text stops making sense."""
+UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff"})
+"""Functions whose first of three arguments is a word for a unit of time, not a column."""
+
+_PIECES = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`|[rR]'[^']*'|[rR]"[^"]*"|"""
+    r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+
+
+def quotes_escaped(sql: str) -> str:
+    r"""The text with a quote that is doubled inside a string written with a backslash, which means the same to Spark.
+
+    >>> quotes_escaped("SELECT 'it''s', `a''b`, 'x' -- it''s")
+    "SELECT 'it\\'s', `a''b`, 'x' -- it''s"
+    """
+
+    def piece(found: re.Match[str]) -> str:
+        text_ = found.group()
+        quote = text_[0]
+        if quote not in "'\"":
+            return text_
+        return quote + text_[1:-1].replace(quote * 2, "\\" + quote) + quote
+
+    return _PIECES.sub(piece, sql) if "''" in sql or '""' in sql else sql
+
+
+def parse_statement(sql: str, verbatim: bool = False) -> exp.Expr:
+    """The one statement in a text; the error says where the text stops making sense.
+
+    `verbatim` keeps the positions of the text exact, at the price of string literals, which may come in pieces.
+    """
+    if not isinstance(sql, str):
+        raise InvalidSQLError(f"SQL text is expected, not {type(sql).__name__}.")
     try:
-        statements = [s for s in parse(sql, dialect=ViewSQL) if s is not None]
+        statements = [s for s in parse(sql if verbatim else quotes_escaped(sql), dialect=ViewSQL) if s is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
@@ -43,7 +74,16 @@ def parse_statement(sql: str) -> exp.Expr:
         raise InvalidSQLError("The SQL is nested too deeply to be parsed; split it with WITH.") from None
     if len(statements) != 1:
         raise InvalidSQLError(f"Exactly one SQL statement is expected, {len(statements)} were given.")
-    return statements[0]
+    return _with_units(statements[0])
+
+
+def _with_units(statement: exp.Expr) -> exp.Expr:
+    """Words for units of time are no columns."""
+    for call in statement.find_all(exp.Anonymous):
+        first = call.expressions[0] if len(call.expressions) == 3 else None
+        if str(call.this).lower() in UNITS and isinstance(first, exp.Column) and len(first.parts) == 1:
+            first.replace(exp.Var(this=first.name))
+    return statement
 
 
 def parse_query(sql: str) -> exp.Query:

@@ -19,7 +19,7 @@ def pinned(sql: str, source: Source) -> str:
     >>> pinned("SELECT t.a FROM t JOIN u AS x ON t.a = x.a", lambda path: "p." + path[0])
     'SELECT t.a FROM p.t AS `t` JOIN p.u AS x ON t.a = x.a'
     """
-    statement = parse_statement(sql)
+    statement = parse_statement(sql, verbatim=True)
     edits: list[tuple[int, int, str]] = []
     target = _target(statement)
     for node in statement.find_all(exp.Table):

@@ -1,0 +1,53 @@
+"""Spark's expressions, as a view writes them out again: value for value and type for type what the text itself gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred.spark.engine import Engine, ddl
+from deferred.sql.bind import bind
+from deferred.sql.render import Names, Renderer
+from deferred.sql.types import Types
+
+EXPRESSIONS = (Path(__file__).parent.parent / "sql" / "expressions.txt").read_text(encoding="utf-8").splitlines()
+TOGETHER = 30
+
+ROWS = r"""VALUES
+ (1, 2L, 'abc', 1.5D, 2.50BD, timestamp'2024-01-31 10:20:30', timestamp_ntz'2024-02-29 01:02:03', date'2024-03-31',
+  true, array(3, 1, 2), map('k', 1, 'l', 2), named_struct('p', 1, 'q r', 'z'), x'4142', 7S, 'select'),
+ (2, null, 'O''Brien\\x', double('nan'), -1.25BD, null, null, date'2023-12-31', false, array(), map(), null, null, null,
+  '{"a": {"b": [1,2]}}'),
+ (null, 5L, null, -0.0D, null, timestamp'1999-12-31 23:59:59', timestamp_ntz'2000-01-01 00:00:00', null, null, null,
+  null, named_struct('p', null, 'q r', 'y'), x'', 3S, 'x,y;z')
+ AS t(i, l, s, d, dec, ts, tn, dt, b, arr, m, st, bin, sm, js)"""
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return sorted((k, plain(v)) for k, v in value.items())
+    return [plain(v) for v in value] if hasattr(value, "asDict") else value
+
+
+@pytest.mark.parametrize("first", range(0, len(EXPRESSIONS), TOGETHER))
+def test_expressions_survive_the_way_through_the_plan(spark: Any, first: int) -> None:
+    engine = Engine(spark)
+    spark.sql(f"SELECT * FROM {ROWS}").createOrReplaceTempView("expressions_t")
+    schema = engine.columns("SELECT * FROM expressions_t")
+    chosen = EXPRESSIONS[first:first + TOGETHER]
+    outputs = ", ".join(f"{expression} AS z{number}" for number, expression in enumerate(chosen))
+    text = f"SELECT {outputs} FROM expressions_t AS t"
+    bound = bind(text, lambda path: (path[-1], schema), Types(engine.columns))
+    wanted, found = spark.sql(text), spark.sql(Renderer(Names()).render(bound.plan))
+    for number, expression in enumerate(chosen):
+        assert ddl(found.schema[number].dataType) == ddl(wanted.schema[number].dataType), expression
+        assert bound.types[bound.plan.columns[number]] == ddl(wanted.schema[number].dataType), expression
+    for left, right in zip(wanted.collect(), found.collect(), strict=True):
+        for number, expression in enumerate(chosen):
+            assert plain(left[number]) == plain(right[number]), expression
