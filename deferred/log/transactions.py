@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -131,7 +132,7 @@ class Transaction:
         if record.kind == "log":
             raise InvalidInputError(f"{name} has no change feed: its owner writes it and hands over the changes with "
                                     f"append_changes.")
-        return record
+        return replace(record, columns=DeltaLog(record.location).columns)  # columns may have come since the last sync
 
     def _read(self, path: tuple[str, ...]) -> str:
         record = self._context.metadata.tables.find(path[0]) if len(path) == 1 else None

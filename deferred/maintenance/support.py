@@ -32,7 +32,7 @@ def create(context: Context, definition: Definition, location: str, cut: Cut) ->
         bags.create(context.engine, path(location, name), columns)
         listed = ", ".join(quoted(c) for c in plan.columns)
         rows = Renderer(definitions.at(definition, cut), broadcast=False).render(plan)
-        context.engine.sql(f"INSERT INTO {table(path(location, name))} ({listed}) {rows}")
+        context.engine.write(f"INSERT INTO {table(path(location, name))} ({listed}) {rows}")
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
@@ -60,7 +60,7 @@ def put_back(context: Context, view: ViewRecord, definition: Definition) -> dict
             elif mark.get("kind") == "support":
                 break
         if orphan is not None:
-            context.engine.sql(f"RESTORE TABLE {table(location)} TO VERSION AS OF {orphan - 1}").collect()
+            context.engine.write(f"RESTORE TABLE {table(location)} TO VERSION AS OF {orphan - 1}")
             log = DeltaLog(location)
         versions[name] = log.version
     return versions
