@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from deferred import DeferredError
+from deferred.spark.engine import Engine
 
 FEED = "delta.enableChangeDataFeed"
 
@@ -109,3 +110,17 @@ def dying() -> Iterator[None]:
     """Expect that the block ends in death."""
     with pytest.raises(Death):
         yield
+
+
+def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the process die when it is about to make the commit after `count` of them."""
+    original = Engine.commit
+    made = [0]
+
+    def commit(self: Engine, statement: str, mark: Any) -> None:
+        if made[0] == count:
+            raise Death
+        made[0] += 1
+        original(self, statement, mark)
+
+    monkeypatch.setattr(Engine, "commit", commit)

@@ -9,8 +9,7 @@ import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError, UnknownObjectError
-from deferred.spark.engine import Engine
-from tests.engine.support import Death, assert_fresh, bag, commits, dying, make, mv, refused, state_of
+from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv, refused, state_of
 
 pytestmark = pytest.mark.spark
 
@@ -19,20 +18,6 @@ JOIN = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
 
 def location(wh: Any, name: str) -> str:
     return next(t.location for t in wh.tables() if t.name == name)
-
-
-def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let the process die when it is about to make the commit after `count` of them."""
-    original = Engine.commit
-    made = [0]
-
-    def commit(self: Engine, statement: str, mark: Any) -> None:
-        if made[0] == count:
-            raise Death
-        made[0] += 1
-        original(self, statement, mark)
-
-    monkeypatch.setattr(Engine, "commit", commit)
 
 
 def test_every_kind_of_change_in_one_transaction(tables: Any) -> None:
