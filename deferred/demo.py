@@ -49,7 +49,7 @@ def play(folder: Path) -> Iterator[Step]:
         raise InvalidInputError(f"The demo needs an empty folder, and {folder} is not empty; name another with --path.")
     shutil.copytree(examples(), folder / "conf", dirs_exist_ok=True)
     # Settings of the environment are for the user's own warehouse, not for this one.
-    spark = session.start(None, None, SHORT_LIVED)
+    spark = session.start(None, None, {**SHORT_LIVED, "spark.sql.warehouse.dir": str(folder / "catalog")})
     try:
         with Warehouse.open(folder / DEFAULT_FILE, path=folder / "warehouse", spark=spark,
                             metadata_url=f"sqlite:///{folder}/warehouse/deferred.db") as warehouse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -63,15 +64,18 @@ def find(folder: Path) -> Server | None:
 def start(folder: Path, master: str | None = None, conf: Mapping[str, str] | None = None, port: int | None = None,
           timeout: float = START_SECONDS) -> Server:
     """Start a server for a warehouse folder and wait until it runs Delta; the one that runs already is kept."""
-    running = find(folder)
-    if running is not None:
-        return running
     folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "engine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two that start at once must not start two
+        return find(folder) or _start(folder, master, conf or {}, port, timeout)
+
+
+def _start(folder: Path, master: str | None, conf: Mapping[str, str], port: int | None, timeout: float) -> Server:
     port = _free_port(port)
     token = secrets.token_urlsafe(24)
     with log_in(folder).open("wb") as log:
         try:
-            process = subprocess.Popen(_command(folder, master, conf or {}, port), stdin=subprocess.DEVNULL, stdout=log,
+            process = subprocess.Popen(_command(folder, master, conf, port), stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=log, start_new_session=True,
                                        env={**_environment(), TOKEN_VARIABLE: token})
         except OSError as error:
