@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv and the JDK ready. `tools/setup.sh demo` installs what the program needs, `tools/setup.sh test` everything.
-# `tools/setup.sh airflow` is for `make airflow`: the program and Airflow.
+# `tools/setup.sh airflow` is for `make airflow`, which does without the browser.
 # What was installed is written into .venv, so that a second run with an unchanged setup.cfg does nothing.
 set -eu
 cd "$(dirname "$0")/.."
@@ -74,7 +74,7 @@ check_java
 make_environment
 case "${1:-}" in
     demo) if [ -e .venv/.installed-test ]; then install test "$everything"; else install demo .; fi ;;
-    airflow) if [ -e .venv/.installed-test ]; then install test "$everything"; else install airflow ".[airflow]"; fi ;;
+    airflow) install test "$everything" ;;
     test)
         install test "$everything"
         check_chromium

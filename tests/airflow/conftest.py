@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,27 @@ pytest.importorskip("airflow")
 from deferred.airflow.local import LocalAirflow
 from deferred.maintenance.warehouse import Warehouse
 from deferred.spark import server
+from tests.airflow.worker import Rows, Worker, worker
 
 ROOT = Path(__file__).parents[2]
 DONE = ("success", "failed")
 
 VIEWS = {
-    "policy_one": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 1) "
-                  "AS SELECT region, SUM(amount) AS total FROM orders GROUP BY region",
-    "policy_two": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 2) "
-                  "AS SELECT id, amount FROM orders WHERE amount > 10",
-    "chain_a": "WITH (refresh_every = '@daily') AS SELECT o.id, o.amount, r.country "
-               "FROM orders o JOIN regions r ON o.region = r.region",
-    "chain_b": "AS SELECT country, SUM(amount) AS total, COUNT(*) AS orders FROM chain_a GROUP BY country",
-    "chain_c": "AS SELECT country, total FROM chain_b WHERE total > 20",
-    "stepped": "WITH (refresh_every = '4s') AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total "
-               "FROM orders GROUP BY region",
-    "by_hand": "WITH (propagate_every = '0 3 * * *', refresh_every = '@weekly', policy = 2) "
-               "AS SELECT o.region, o.amount FROM orders o",
-    "announced": "AS SELECT region, MAX(amount) AS largest FROM orders GROUP BY region",
-    "not_yet": "WITH (target_lag = '1h') AS SELECT DISTINCT region FROM orders",
+    "sales_by_region": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 1) "
+                       "AS SELECT region, SUM(amount) AS total FROM orders GROUP BY region",
+    "large_orders": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 2) "
+                    "AS SELECT id, amount FROM orders WHERE amount > 10",
+    "order_details": "WITH (refresh_every = '@daily') "
+                     "AS SELECT o.id, o.amount, r.country FROM orders o JOIN regions r ON o.region = r.region",
+    "sales_by_country": "AS SELECT country, SUM(amount) AS total, COUNT(*) AS orders FROM order_details "
+                        "GROUP BY country",
+    "large_countries": "AS SELECT country, total FROM sales_by_country WHERE total > 20",
+    "orders_by_region": "WITH (refresh_every = '4s') "
+                        "AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM orders GROUP BY region",
+    "order_amounts": "WITH (propagate_every = '0 3 * * *', refresh_every = '@weekly', policy = 2) "
+                     "AS SELECT o.region, o.amount FROM orders o",
+    "largest_orders": "AS SELECT region, MAX(amount) AS largest FROM orders GROUP BY region",
+    "known_regions": "WITH (target_lag = '1h') AS SELECT DISTINCT region FROM orders",
 }
 
 
@@ -45,8 +47,10 @@ class Site:
 
     airflow: LocalAirflow
     warehouse: Warehouse
+    """For what needs no Spark."""
+    spark: Worker
+    """For what does."""
     folder: Path
-    runs: dict[str, str] = field(default_factory=dict)
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run the way the form does; answers its id."""
@@ -64,7 +68,7 @@ class Site:
         found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100&order_by=run_after")
         return list(found["dag_runs"])
 
-    def wait(self, dag: str, run: str, timeout: float = 120.0) -> str:
+    def wait(self, dag: str, run: str, timeout: float = 300.0) -> str:
         """How a run ended."""
         path = f"/api/v2/dags/{dag}/dagRuns/{run}"
         self.until(lambda: self.airflow.request("GET", path)["state"] in DONE, f"{dag} {run}", timeout)
@@ -96,7 +100,7 @@ class Site:
         return "\n".join(self.log(dag, run, task) for task, state in self.states(dag, run).items()
                          if state not in (None, "skipped"))
 
-    def until(self, true: Callable[[], Any], what: str, timeout: float = 120.0, pause: float = 0.5) -> Any:
+    def until(self, true: Callable[[], Any], what: str, timeout: float = 300.0, pause: float = 0.5) -> Any:
         deadline = time.monotonic() + timeout
         while not (found := true()):
             assert time.monotonic() < deadline, f"{what}: not within {timeout:.0f} seconds"
@@ -108,15 +112,17 @@ class Site:
     def insert(self, *rows: tuple[int, str, int]) -> None:
         """Write to a table as any job does, past the warehouse."""
         listed = ", ".join(f"({i}, '{region}', {amount})" for i, region, amount in rows)
-        self.warehouse.spark.sql(f"INSERT INTO delta.`{self.folder}/tables/orders` VALUES {listed}")
+        self.spark.statement(f"INSERT INTO delta.`{self.folder}/tables/orders` VALUES {listed}")
 
-    def rows(self, view: str) -> list[tuple[Any, ...]]:
-        return sorted(map(tuple, self.warehouse.read(view).collect()))
+    def rows(self, view: str) -> Rows:
+        rows: Rows = self.spark.call("read", view)
+        return rows
 
-    def expected(self, sql: str) -> list[tuple[Any, ...]]:
-        frame = self.warehouse.sql(sql)
-        assert frame is not None
-        return sorted(map(tuple, frame.collect()))
+    def expected(self, sql: str) -> Rows:
+        return self.spark.query(sql)
+
+    def verified(self, view: str) -> bool:
+        return bool(self.spark.call("verify", view).holds)
 
     def record(self, view: str) -> Any:
         return next(v for v in self.warehouse.views() if v.name == view)
@@ -140,41 +146,24 @@ def make_project(folder: Path) -> Path:
     return config
 
 
-def make_tables(warehouse: Warehouse, folder: Path) -> None:
-    spark = warehouse.spark
-    tables = {"orders": "id INT, region STRING, amount INT", "regions": "region STRING, country STRING"}
-    for name, columns in tables.items():
-        spark.sql(f"CREATE TABLE delta.`{folder}/tables/{name}` ({columns}) USING delta "
-                  f"TBLPROPERTIES (delta.enableChangeDataFeed = true)")
-        warehouse.track(name, f"{folder}/tables/{name}")
-    spark.sql(f"INSERT INTO delta.`{folder}/tables/regions` VALUES ('north', 'NO'), ('south', 'SE'), ('east', 'NO')")
-    spark.sql(f"INSERT INTO delta.`{folder}/tables/orders` VALUES (1, 'north', 10), (2, 'south', 20), (3, 'east', 30)")
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Everything started: Spark Connect server, tables, views, Airflow."""
-    from deferred.sql.viewfile import load_views
-
     folder = tmp_path_factory.mktemp("airflow")
     config = make_project(folder)
-    running = server.start(folder / "warehouse", "local[2]", {
-        "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1500m",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false"})
+    environment = {
+        "DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
+        "AIRFLOW_CONN_DEFERRED_METADATA": f"sqlite:////{folder}/warehouse/deferred.db",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300"}
+    airflow = LocalAirflow(folder / "home", folder / "dags", environment)
     try:
-        with Warehouse.open(config) as warehouse:
-            make_tables(warehouse, folder)
-            for view in load_views(folder / "conf" / "views"):
-                if view.name != "not_yet":
-                    warehouse.create_view(view.name, view.query, **view.options)
-            environment = {"DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
-                           "AIRFLOW_CONN_DEFERRED_METADATA": f"sqlite:////{folder}/warehouse/deferred.db",
-                           "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5"}
-            with LocalAirflow(folder / "home", folder / "dags", environment) as airflow:
-                found = Site(airflow, warehouse, folder)
-                found.until(lambda: airflow.request("GET", "/api/v2/dags?limit=50")["total_entries"] >= len(VIEWS) + 3,
-                            "the DAGs", 60)
+        with worker() as spark:
+            spark.prepare(config, folder, ("known_regions",))
+            with airflow, Warehouse.open(config) as warehouse:
+                found = Site(airflow, warehouse, spark, folder)
+                found.until(lambda: airflow.request("GET", "/api/v2/dags?limit=50")["total_entries"] >= len(VIEWS) + 5,
+                            "the DAGs")
                 yield found
     finally:
-        assert running.pid
         server.stop(folder / "warehouse")

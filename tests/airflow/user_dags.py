@@ -22,7 +22,7 @@ with DAG("ingest", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), p
 
 with DAG("every_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC),
          default_args={"retries": 0}, params={"until": ""}):
-    shared = {"view": "by_hand", "metadata_conn_id": "deferred_metadata"}
+    shared = {"view": "order_amounts", "metadata_conn_id": "deferred_metadata"}
     (SyncLog(task_id="sync", metadata_conn_id="deferred_metadata")
      >> Propagate(task_id="propagate", until="{{ params.until }}", **shared)
      >> PartialRefresh(task_id="partial_refresh", **shared)
@@ -33,5 +33,5 @@ with DAG("every_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo
 
 with DAG("waiting", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args={"retries": 0},
          params={"moment": ""}):
-    FreshnessSensor(task_id="wait", view="by_hand", moment="{{ params.moment or run_after }}",
+    FreshnessSensor(task_id="wait", view="order_amounts", moment="{{ params.moment or run_after }}",
                     timeout=timedelta(minutes=2), poll_interval=timedelta(seconds=1))
