@@ -125,6 +125,7 @@ class Binder:
     def select(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
         self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
                                      "qualify", "windows", "distinct", "order", "limit", "offset", "kind"})
+        node = windowing.spelled_out(node)
         source = sources.source(self, node, ctes)
         around, self.ctes = self.ctes, ctes
         try:

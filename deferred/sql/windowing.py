@@ -50,7 +50,7 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
                 found.append(part)
     if not found:
         return plan, resolved
-    plan, names = _added(binder, node, plan, found)
+    plan, names = _added(binder, plan, found)
 
     def above(part: Scalar) -> Scalar | None:
         return next((column(name) for window, name in names if part == window), None)
@@ -61,16 +61,14 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
     return plan, resolved
 
 
-def _added(binder: Binder, node: exp.Select, plan: Plan,
-           found: Sequence[exp.Window]) -> tuple[Plan, list[tuple[exp.Window, str]]]:
+def _added(binder: Binder, plan: Plan, found: Sequence[exp.Window]) -> tuple[Plan, list[tuple[exp.Window, str]]]:
     names: list[tuple[exp.Window, str]] = []
     groups: dict[tuple[str, ...], list[tuple[str, exp.Window]]] = {}
     computed: list[tuple[str, Scalar]] = []
     for window in found:
-        full = _named(node, window)
-        _check(full)
+        _check(window)
         keys = []
-        for expression in full.args.get("partition_by") or []:
+        for expression in window.args.get("partition_by") or []:
             if isinstance(expression, exp.Column):
                 keys.append(expression.name)
                 continue
@@ -79,7 +77,7 @@ def _added(binder: Binder, node: exp.Select, plan: Plan,
                 known = binder.typed(binder.types.of([expression], binder.column_types)[0])
                 computed.append((known, expression))
             keys.append(known)
-        full = full.copy()
+        full = window.copy()
         full.set("partition_by", [column(k) for k in keys])
         name = binder.typed(binder.types.of([full], binder.column_types)[0])
         names.append((window, name))
@@ -93,21 +91,34 @@ def _added(binder: Binder, node: exp.Select, plan: Plan,
     return plan, names
 
 
-def _named(node: exp.Select, window: exp.Window) -> exp.Window:
-    """A window with what WINDOW w AS (…) says put in its place."""
-    alias = window.args.get("alias")
-    if alias is None:
-        return window
-    for named in node.args.get("windows") or []:
-        if named.name.casefold() == alias.name.casefold():
-            result = window.copy()
-            result.set("alias", None)
-            for part in ("partition_by", "order", "spec"):
-                if not result.args.get(part) and named.args.get(part):
-                    value = named.args[part]
-                    result.set(part, [e.copy() for e in value] if isinstance(value, list) else value.copy())
-            return result
-    raise UnknownObjectError(f"OVER {alias.name}: no WINDOW of that name.")
+def spelled_out(node: exp.Select) -> exp.Select:
+    """A SELECT in which OVER w is what WINDOW w AS (…) says: its names mean what they mean in the SELECT list.
+
+    >>> from deferred.sql.dialect import parse_query
+    >>> text(spelled_out(parse_query("SELECT SUM(a) OVER w FROM t WINDOW w AS (PARTITION BY b)")))
+    'SELECT SUM(a) OVER (PARTITION BY b) FROM t'
+    """
+    definitions = {named.name.casefold(): named for named in node.args.get("windows") or []}
+
+    def put(part: Scalar) -> Scalar | None:
+        if isinstance(part, exp.Query) and part is not plain:
+            return part.copy()  # its windows are its own affair
+        if not isinstance(part, exp.Window) or part.args.get("alias") is None:
+            return None
+        alias = part.args["alias"].name
+        if alias.casefold() not in definitions:
+            raise UnknownObjectError(f"OVER {alias}: no WINDOW of that name.")
+        result = part.copy()
+        result.set("alias", None)
+        for clause in ("partition_by", "order", "spec"):
+            value = definitions[alias.casefold()].args.get(clause)
+            if not result.args.get(clause) and value:
+                result.set(clause, [e.copy() for e in value] if isinstance(value, list) else value.copy())
+        return result
+
+    plain = node.copy()
+    plain.set("windows", None)
+    return plain.transform(lambda part: put(part) or part, copy=False)
 
 
 def _check(window: exp.Window) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -39,12 +42,22 @@ class DuckRenderer(Renderer):
     def hint(self, alias: str) -> str:
         return ""
 
+    def scalar(self, expression: exp.Expr) -> str:
+        return self.quote(expression.name) if isinstance(expression, exp.Column) else _text(expression)
+
     def repeated(self, plan: Repeat) -> str:
         count = self.quote(COUNT)
         return (f"SELECT {self.list(plan.columns)} FROM {self.below(plan.child, 'q')}, "
                 f"UNNEST(RANGE(CASE WHEN {count} > 0 THEN {count} ELSE 0 END)) AS r(i)")
 
 
+@functools.lru_cache(maxsize=20_000)
+def _text(expression: exp.Expr) -> str:
+    """An expression in DuckDB's text. A plan is rendered many times, its expressions once."""
+    return expression.sql(dialect="duckdb")
+
+
+@functools.lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
     """Spark's text as DuckDB's."""
     return sqlglot.transpile(sql, read=ViewSQL, write="duckdb")[0]
@@ -59,7 +72,9 @@ class Database:
 
     def __post_init__(self) -> None:
         self.connection = duckdb.connect()
+        self._types = Types(self.types)
         self.connection.execute("SET threads = 1")
+        self.connection.execute("PRAGMA disable_optimizer")  # a few rows: planning would take longer than running
         self.connection.execute("CREATE MACRO raise_error(message) AS error(message)")
         for name, schema in self.schemas.items():
             columns = ", ".join(f'"{c}" {exp.DataType.build(t, dialect="spark").sql("duckdb")}' for c, t in schema)
@@ -81,7 +96,7 @@ class Database:
             name = names[path[-1].casefold()]
             return name, self.schemas[name]
 
-        return bind(sql, catalog, Types(self.types))
+        return bind(sql, catalog, self._types)
 
     # ---- states
 
@@ -98,8 +113,8 @@ class Database:
 
     def _insert(self, table: str, rows: Sequence[Row]) -> None:
         if rows:
-            marks = ", ".join("?" * len(rows[0]))
-            self.connection.executemany(f"INSERT INTO {table} VALUES ({marks})", [list(r) for r in rows])
+            listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+            self.connection.execute(f"INSERT INTO {table} VALUES {listed}")
 
     def query(self, sql: str) -> Counter[Row]:
         """A query as its author wrote it."""
@@ -127,6 +142,15 @@ class Database:
         for name, plan in contents(bound.plan).items():
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {DuckRenderer(self).render(plan)}')
 
+    def strays(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
+        """The support tables that do not hold what they would if they were filled now: what they hold, and should."""
+        found = {}
+        for name, plan in contents(bound.plan).items():
+            kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(DuckRenderer(self).render(plan))
+            if kept != fresh:
+                found[name] = (kept, fresh)
+        return found
+
     def evaluate(self, bound: Bound) -> Counter[Row]:
         return self._bag(DuckRenderer(self).render(bound.plan))
 
@@ -146,7 +170,10 @@ class Database:
         self._move(program, renderer)
         result: Counter[Row] = Counter()
         for row in rows:
-            result[tuple(map(_plain, row[:-1]))] += row[-1]
+            plain = tuple(map(_plain, row[:-1]))
+            assert row[-1] != 0, f"not netted, a count of zero: {row}"
+            assert plain not in result, f"not netted, twice: {row}"
+            result[plain] = row[-1]
         return result
 
     def _move(self, program: Program, renderer: DuckRenderer) -> None:
@@ -164,6 +191,15 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _literal(value: Any) -> str:
+    """A value in DuckDB's text: one INSERT of text is much faster than bound parameters."""
+    if value is None or isinstance(value, (bool, int, float, Decimal)):
+        return "NULL" if value is None else str(value)
+    if isinstance(value, datetime.date):
+        return f"DATE '{value.isoformat()}'"
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,878 @@
+"""Random views: a schema, a query over every family of SQL that a view may contain, rows, and a history of changes.
+
+One method a construct. A query is made for wanted column types, so that it fits wherever it is put: in FROM, into a
+set operation, behind IN. Every construct that is used is counted, so that a test can see that none is lost.
+
+What DuckDB answers differently from Spark is avoided: IN as a value in SELECT, rows compared with IN, division,
+sums of doubles, and grand totals of grouping sets over an empty input (HAVING COUNT(*) > 0 removes those).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+Row = tuple[Any, ...]
+Schema = tuple[tuple[str, str], ...]
+
+INT, STRING, DECIMAL, DATE, BOOLEAN, DOUBLE = "int", "string", "decimal(10,2)", "date", "boolean", "double"
+
+COLUMNS = {"a": INT, "b": INT, "c": INT, "s": STRING, "r": STRING, "p": DECIMAL, "d": DATE, "f": BOOLEAN}
+"""The names that tables draw their columns from. A name has one type, so NATURAL and USING joins always fit."""
+
+DOMAINS: dict[str, list[Any]] = {
+    INT: [None, 0, 1, 2, 3],
+    STRING: [None, "", "x", "y", "xy"],
+    DECIMAL: [None, Decimal("0.00"), Decimal("1.50"), Decimal("2.25"), Decimal("-1.00")],
+    DATE: [None, datetime.date(2024, 2, 29), datetime.date(2024, 3, 1), datetime.date(2023, 12, 31)],
+    BOOLEAN: [None, True, False],
+}
+"""Few values, so that rows repeat, keys meet, and groups appear and vanish."""
+
+DEPTHS = (8, 4, 1, 0.5)
+"""How often a query is nested one, two, three or four deep."""
+
+FAMILIES = {
+    "joins": ("inner join", "cross join", "comma join", "left join", "right join", "full join", "semi join",
+              "anti join", "natural join", "join using", "theta join", "self-join", "join chain", "lateral join",
+              "left lateral join", "null-safe join"),
+    "subqueries": ("exists", "not exists", "in", "not in", "correlated", "uncorrelated", "subquery under or",
+                   "scalar subquery in select", "scalar subquery in where", "scalar subquery in having",
+                   "in subquery in having", "limit in subquery", "nested correlation"),
+    "aggregates": ("count(*)", "count(x)", "count(distinct)", "sum", "sum(distinct)", "avg", "min", "max",
+                   "bool_and", "filter", "having", "group by expression", "group by ordinal", "group by alias",
+                   "group by all", "rollup", "cube", "grouping sets", "grouping()", "global aggregate",
+                   "aggregate of aggregate", "aggregate over outer join", "aggregate over semi or anti join"),
+    "windows": ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "framed sum",
+                "running sum", "whole partition", "several windows", "window without partition", "named window",
+                "window over aggregate", "qualify", "top-k a group"),
+    "order and limit": ("limit", "offset", "order by hidden column", "plain order by"),
+    "sets": ("union", "union all", "except", "except all", "intersect", "intersect all", "nested set operation",
+             "distinct", "values", "no from"),
+    "rows to rows": ("case", "coalesce", "cast", "nullif", "arithmetic", "string function", "between", "in list",
+                     "like", "is null", "three-valued or", "not", "date part", "if"),
+    "structure": ("cte", "cte used twice", "derived table", "table alias with columns", "same table many times"),
+    "changes": ("insert", "delete", "update", "delete everything", "inserted and deleted", "all tables at once",
+                "empty table", "no change in a logged table"),
+}
+"""Every construct, by family: each must occur in a long enough run."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that an expression may read: how it is written there, and its type."""
+
+    ref: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query's text and its output columns."""
+
+    sql: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one step does to one table: rows deleted, rows inserted, both as they come, not netted."""
+
+    deleted: tuple[Row, ...]
+    inserted: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A view over tables with a history: each step changes some of the tables."""
+
+    schemas: dict[str, Schema]
+    query: str
+    initial: dict[str, tuple[Row, ...]]
+    steps: tuple[dict[str, Change], ...]
+    seed: int = 0
+
+
+@dataclass
+class Generator:
+    """Makes one view from one seed. `schemas` may be given, so that many views share their tables."""
+
+    seed: int
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    constructs: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        self.serial = 0
+        self.ctes: list[tuple[str, Query]] = []
+        self.schemas = self.schemas or random_schemas(self.seed)
+
+    def case(self) -> Case:
+        """A view, with rows and a history."""
+        depth = self.random.choices(range(1, len(DEPTHS) + 1), DEPTHS)[0]
+        query = self.query(depth, self.types())
+        initial, steps = self.history()
+        for name in self.schemas:
+            if query.sql.count(f" {name}") > 2:
+                self.saw("same table many times")
+        return Case(self.schemas, query.sql, initial, steps, self.seed)
+
+    # ---- choices
+
+    def saw(self, construct: str) -> None:
+        self.constructs[construct] += 1
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def name(self, prefix: str) -> str:
+        self.serial += 1
+        return f"{prefix}{self.serial}"
+
+    def types(self) -> tuple[str, ...]:
+        """The types of a query's columns."""
+        weighted = [INT] * 5 + [STRING] * 2 + [DECIMAL, DATE, BOOLEAN, DOUBLE]
+        return tuple(self.random.choice(weighted) for _ in range(self.random.choice((1, 2, 2, 3))))
+
+    def pick(self, *weighted: tuple[float, Callable[..., Any]]) -> Callable[..., Any]:
+        weights = [weight for weight, _ in weighted]
+        return self.random.choices([method for _, method in weighted], weights)[0]
+
+    # ---- queries
+
+    def query(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """Any query with columns of the given types; with `outer`, it may read the columns around it."""
+        if depth <= 0:
+            return self.pick((3, self.select), (1, self.grouped))(0, types, outer)
+        kinds = [(4, self.select), (4, self.grouped), (2, self.windowed), (2, self.set_operation), (1.2, self.limited),
+                 (0.1, self.constants)]
+        if not outer:
+            kinds += [(1, self.with_ctes), (0.8, self.top_per_group)]
+        return self.pick(*kinds)(depth, types, outer)
+
+    def select(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """SELECT [DISTINCT] … FROM … WHERE …"""
+        source, columns = self.source(depth, outer)
+        items = [self.item(columns, type_, depth) for type_ in types]
+        distinct = ""
+        if self.chance(0.15):
+            self.saw("distinct")
+            distinct = "DISTINCT "
+        order = ""
+        if not distinct and self.chance(0.04):
+            self.saw("plain order by")
+            order = " ORDER BY 1"
+        names = tuple(self.name("x") for _ in types)
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
+        sql = f"SELECT {distinct}{listed} FROM {source}{self.where(columns, depth, outer)}{order}"
+        return Query(sql, names, tuple(types))
+
+    def item(self, columns: Sequence[Column], type_: str, depth: int) -> str:
+        """An item of SELECT: an expression, or a subquery as a value."""
+        if depth > 0 and self.chance(0.12):
+            if type_ == BOOLEAN:
+                return self.exists(columns, depth - 1)
+            self.saw("scalar subquery in select")
+            return self.scalar_subquery(columns, type_, depth - 1)
+        return self.scalar(columns, type_)
+
+    def constants(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """SELECT without FROM."""
+        self.saw("no from")
+        names = tuple(self.name("x") for _ in types)
+        listed = ", ".join(f"{self.literal(t)} AS {n}" for t, n in zip(types, names, strict=True))
+        return Query(f"SELECT {listed}", names, tuple(types))
+
+    def set_operation(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """UNION, EXCEPT, INTERSECT, with and without ALL, nested as the sides like."""
+        word = self.random.choice(("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"))
+        self.saw(word.lower())
+        left, right = (self.query(depth - 1, types, outer) for _ in range(2))
+        if any(operator in left.sql + right.sql for operator in (") UNION", ") EXCEPT", ") INTERSECT")):
+            self.saw("nested set operation")
+        return Query(f"({left.sql}) {word} ({right.sql})", left.names, tuple(types))
+
+    def with_ctes(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """WITH one or two queries that the body reads, preferably several times."""
+        known = list(self.ctes)
+        definitions = []
+        for _ in range(self.random.choice((1, 1, 2))):
+            inner = self.query(depth - 1, self.types())
+            name = self.name("q")
+            definitions.append(f"{name} AS ({inner.sql})")
+            self.ctes.append((name, inner))
+        mine = self.ctes[len(known):]
+        body = self.query(depth - 1, types)
+        self.ctes = known
+        self.saw("cte")
+        if any(body.sql.count(f" {name} ") > 1 for name, _ in mine):
+            self.saw("cte used twice")
+        clause = "WITH " + ", ".join(definitions)
+        if body.sql.startswith("WITH "):
+            return Query(f"{clause} SELECT * FROM ({body.sql}) AS {self.name('t')}", body.names, body.types)
+        return Query(f"{clause} {body.sql}", body.names, body.types)
+
+    def limited(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """ORDER BY … LIMIT over a total order: of the result's columns, or of the source's."""
+        self.saw("limit")
+        tail = f" LIMIT {self.random.choice((1, 2, 3, 5))}"
+        if self.chance(0.3):
+            self.saw("offset")
+            tail += f" OFFSET {self.random.choice((1, 2))}"
+        if self.chance(0.3):
+            self.saw("order by hidden column")
+            source, columns = self.source(depth, outer)
+            names = tuple(self.name("x") for _ in types)
+            items = [f"{self.scalar(columns, t)} AS {n}" for t, n in zip(types, names, strict=True)]
+            order = self.total_order([c.ref for c in columns])
+            sql = f"SELECT {', '.join(items)} FROM {source}{self.where(columns, depth, outer)} ORDER BY {order}{tail}"
+            return Query(sql, names, tuple(types))
+        inner = self.pick((2, self.select), (2, self.grouped), (1, self.set_operation))(depth, types, outer)
+        order = self.total_order([str(i + 1) for i in range(len(types))])
+        if " ORDER BY 1" in inner.sql or not inner.sql.startswith("SELECT"):
+            return Query(f"SELECT * FROM ({inner.sql}) AS {self.name('t')} ORDER BY {order}{tail}", inner.names,
+                         inner.types)
+        return Query(f"{inner.sql} ORDER BY {order}{tail}", inner.names, inner.types)
+
+    def total_order(self, keys: Sequence[str]) -> str:
+        """All keys in some order, each ascending or descending."""
+        shuffled = self.random.sample(list(keys), len(keys))
+        return ", ".join(key + self.random.choice(("", "", " DESC", " DESC NULLS FIRST", " NULLS LAST"))
+                         for key in shuffled)
+
+    # ---- aggregation
+
+    def grouped(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """GROUP BY in all its spellings; without keys a global aggregate."""
+        source, columns = self.source(depth, outer)
+        self.note_what_is_aggregated(source)
+        names = tuple(self.name("x") for _ in types)
+        keyed = [self.chance(0.45) and type_ != DOUBLE for type_ in types]
+        items = [self.key(columns, type_) if key else self.aggregate(columns, type_)
+                 for type_, key in zip(types, keyed, strict=True)]
+        keys = [item for item, key in zip(items, keyed, strict=True) if key]
+        extra = [] if keys or self.chance(0.4) else [self.key(columns, self.random.choice(columns).type)]
+        group, total = self.group_by(items, keyed, names, extra)
+        if total and self.chance(0.5):
+            self.saw("grouping()")
+            marked = next((i for i, type_ in enumerate(types) if type_ == INT and not keyed[i]), None)
+            if marked is not None:
+                items[marked] = f"GROUPING({self.random.choice(keys + extra)})"
+        listed = [f"{item} AS {name}" for item, name in zip(items, names, strict=True)]
+        if group and not total and self.chance(0.08) and INT in types:
+            listed = self.ranked_groups(listed, items, types, keyed, names)
+        having = self.having(columns, keys + extra, depth, outer, total)
+        sql = f"SELECT {', '.join(listed)} FROM {source}{self.where(columns, depth, outer)}{group}{having}"
+        return Query(sql, names, tuple(types))
+
+    def note_what_is_aggregated(self, source: str) -> None:
+        if any(word in source for word in ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN")):
+            self.saw("aggregate over outer join")
+        if "SEMI JOIN" in source or "ANTI JOIN" in source:
+            self.saw("aggregate over semi or anti join")
+        if "GROUP BY" in source:
+            self.saw("aggregate of aggregate")
+
+    def key(self, columns: Sequence[Column], type_: str) -> str:
+        """A grouping expression: always over a column, so that it is not a constant."""
+        found = [c.ref for c in columns if c.type == type_]
+        if found and self.chance(0.75):
+            return self.random.choice(found)
+        self.saw("group by expression")
+        if found:
+            return self.over(self.random.choice(found), type_)
+        return self.converted(self.random.choice(columns), type_)
+
+    def over(self, ref: str, type_: str) -> str:
+        """Some expression over a column, of the column's type."""
+        choices = {
+            INT: (f"{ref} + 1", f"{ref} % 2", f"COALESCE({ref}, 0)"),
+            STRING: (f"UPPER({ref})", f"COALESCE({ref}, 'none')", f"{ref} || 'k'"),
+            DECIMAL: (f"COALESCE({ref}, 0.00)", f"ABS({ref})"),
+            DATE: (f"COALESCE({ref}, DATE '2024-03-01')",),
+            BOOLEAN: (f"{ref} IS NULL", f"NOT {ref}"),
+            DOUBLE: (f"COALESCE({ref}, CAST(0 AS DOUBLE))",),
+        }[type_]
+        return self.random.choice(choices)
+
+    def converted(self, column: Column, type_: str) -> str:
+        """A value of the wanted type that depends on a column of any type."""
+        self.saw("case")
+        then, otherwise = self.literal(type_), self.literal(type_)
+        return f"CASE WHEN {column.ref} IS NULL THEN {then} ELSE {otherwise} END"
+
+    def aggregate(self, columns: Sequence[Column], type_: str) -> str:
+        """An aggregate of the wanted type, sometimes with FILTER."""
+        same = [c.ref for c in columns if c.type == type_]
+        numbers = [c.ref for c in columns if c.type == INT]
+        anything = self.random.choice(columns).ref
+        choices: list[tuple[str, str]] = []
+        if type_ == INT:
+            choices += [("count(*)", "COUNT(*)"), ("count(x)", f"COUNT({anything})"),
+                        ("count(distinct)", f"COUNT(DISTINCT {anything})")]
+            if numbers:
+                number = self.random.choice(numbers)
+                choices += [("sum", f"SUM({number})")] * 3
+                choices += [("sum(distinct)", f"SUM(DISTINCT {number})"), ("sum", f"SUM({number} + 1)")]
+        if type_ == DOUBLE and numbers:
+            choices += [("avg", f"AVG({self.random.choice(numbers)})")] * 3
+        if type_ == DECIMAL and same:
+            choices += [("sum", f"SUM({self.random.choice(same)})")]
+        if type_ == BOOLEAN:
+            predicate = self.predicate(columns)
+            choices += [("bool_and", f"BOOL_AND({predicate})"), ("bool_and", f"BOOL_OR({predicate})")]
+        if same and type_ != BOOLEAN:
+            choices += [("min", f"MIN({self.random.choice(same)})"), ("max", f"MAX({self.random.choice(same)})")]
+        if not choices:
+            choices = [("max", f"MAX({self.scalar(columns, type_)})")]
+        construct, call = self.random.choice(choices)
+        self.saw(construct)
+        if self.chance(0.15):
+            self.saw("filter")
+            call += f" FILTER (WHERE {self.predicate(columns)})"
+        if construct == "sum" and type_ == INT and self.chance(0.5):
+            return f"CAST({call} AS BIGINT)"
+        return call
+
+    def group_by(self, items: Sequence[str], keyed: Sequence[bool], names: Sequence[str],
+                 extra: Sequence[str]) -> tuple[str, bool]:
+        """GROUP BY by expression, ordinal, alias or ALL, or grouping sets; and whether it can have a grand total."""
+        keys = [item for item, key in zip(items, keyed, strict=True) if key] + list(extra)
+        if not keys:
+            self.saw("global aggregate")
+            return "", False
+        plain = len(set(keys)) == len(keys)
+        style = self.random.random()
+        if style < 0.3 and plain:
+            return self.grouping_sets(keys), True
+        if style < 0.4 and not extra:
+            self.saw("group by ordinal")
+            return " GROUP BY " + ", ".join(str(i + 1) for i, key in enumerate(keyed) if key), False
+        if style < 0.5 and not extra:
+            self.saw("group by alias")
+            return " GROUP BY " + ", ".join(n for n, key in zip(names, keyed, strict=True) if key), False
+        if style < 0.6 and not extra:
+            self.saw("group by all")
+            return " GROUP BY ALL", False
+        return " GROUP BY " + ", ".join(keys), False
+
+    def grouping_sets(self, keys: Sequence[str]) -> str:
+        """ROLLUP, CUBE or GROUPING SETS over the keys."""
+        listed = ", ".join(keys)
+        kind = self.random.choice(("rollup", "cube", "grouping sets"))
+        self.saw(kind)
+        if kind != "grouping sets":
+            return f" GROUP BY {kind.upper()}({listed})"
+        sets = [f"({listed})", "()", *(f"({key})" for key in keys)]
+        chosen = [f"({listed})", *self.random.sample(sets, self.random.choice((1, 2)))]
+        return f" GROUP BY GROUPING SETS ({', '.join(chosen)})"
+
+    def ranked_groups(self, listed: list[str], items: Sequence[str], types: Sequence[str], keyed: Sequence[bool],
+                      names: Sequence[str]) -> list[str]:
+        """A window over aggregates instead of one of the aggregates."""
+        places = [i for i, type_ in enumerate(types) if type_ == INT and not keyed[i]]
+        if not places:
+            return listed
+        self.saw("window over aggregate")
+        place = self.random.choice(places)
+        keys = [item for item, key in zip(items, keyed, strict=True) if key]
+        partition = f"PARTITION BY {self.random.choice(keys)} " if keys and self.chance(0.5) else ""
+        listed[place] = f"RANK() OVER ({partition}ORDER BY {items[place]} DESC) AS {names[place]}"
+        return listed
+
+    def having(self, columns: Sequence[Column], keys: Sequence[str], depth: int, outer: Sequence[Column],
+               total: bool) -> str:
+        parts = ["COUNT(*) > 0"] if total else []
+        if self.chance(0.25):
+            self.saw("having")
+            number = self.aggregate(columns, INT)
+            kind = self.random.random()
+            if depth > 0 and kind < 0.25:
+                self.saw("scalar subquery in having")
+                parts.append(f"{number} >= {self.scalar_subquery((), INT, depth - 1)}")
+            elif depth > 0 and kind < 0.45:
+                self.saw("in subquery in having")
+                inner = self.query(depth - 1, (INT,))
+                parts.append(f"{number} {self.random.choice(('IN', 'NOT IN'))} ({inner.sql})")
+            elif keys and not total and kind < 0.6:
+                parts.append(f"{self.random.choice(keys)} IS NOT NULL")
+            else:
+                parts.append(f"{number} {self.random.choice(('>', '<=', '<>', '='))} {self.random.choice((0, 1, 2))}")
+        return " HAVING " + " AND ".join(parts) if parts else ""
+
+    # ---- windows
+
+    def windowed(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """Window functions, with QUALIFY now and then. Orders are total where the function could see a tie."""
+        source, columns = self.source(depth, outer)
+        names = tuple(self.name("x") for _ in types)
+        partition = self.partition(columns)
+        items = []
+        windows = 0
+        named = self.chance(0.1)
+        order = f"ORDER BY {self.total_order([c.ref for c in columns])}"
+        for type_ in types:
+            if self.chance(0.6) or (type_ == types[-1] and windows == 0):
+                windows += 1
+                where = "w" if named else f"({partition}{order})"
+                items.append(self.window(columns, type_, partition, order, where))
+            else:
+                items.append(self.scalar(columns, type_))
+            if self.chance(0.2):
+                partition = self.partition(columns) if not named else partition
+        if windows > 1:
+            self.saw("several windows")
+        clause = ""
+        if any(" OVER w" in item for item in items):
+            self.saw("named window")
+            clause = f" WINDOW w AS ({partition}{order})"
+        qualify = ""
+        if not clause and self.chance(0.25):
+            self.saw("qualify")
+            qualify = f" QUALIFY ROW_NUMBER() OVER ({partition}{order}) <= {self.random.choice((1, 2))}"
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
+        sql = f"SELECT {listed} FROM {source}{self.where(columns, depth, outer)}{qualify}{clause}"
+        return Query(sql, names, tuple(types))
+
+    def partition(self, columns: Sequence[Column]) -> str:
+        if self.chance(0.1):
+            self.saw("window without partition")
+            return ""
+        chosen = self.random.choice(columns)
+        return f"PARTITION BY {chosen.ref if self.chance(0.8) else self.over(chosen.ref, chosen.type)} "
+
+    def window(self, columns: Sequence[Column], type_: str, partition: str, order: str, where: str) -> str:
+        """One window function of the wanted type over the partition; `where` is its OVER."""
+        same = [c.ref for c in columns if c.type == type_]
+        value = self.random.choice(same) if same else self.scalar(columns, type_)
+        some = f"ORDER BY {self.random.choice(columns).ref}"
+        bounds = ("1 PRECEDING AND CURRENT ROW", "CURRENT ROW AND 1 FOLLOWING",
+                  "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+        frame = f"ROWS BETWEEN {self.random.choice(bounds)}"
+        whole = partition.strip()
+        choices = [("lag", f"LAG({value}) OVER {where}"), ("lead", f"LEAD({value}, 2) OVER {where}"),
+                   ("first_value", f"FIRST_VALUE({value}) OVER {where}")]
+        if type_ != BOOLEAN:
+            choices += [("whole partition", f"MAX({value}) OVER ({whole})"),
+                        ("running sum", f"MIN({value}) OVER ({partition}{some})")]
+        if type_ == INT:
+            choices += [
+                ("row_number", f"ROW_NUMBER() OVER {where}"), ("rank", f"RANK() OVER ({partition}{some})"),
+                ("dense_rank", f"DENSE_RANK() OVER ({partition}{some} DESC)"), ("ntile", f"NTILE(2) OVER {where}"),
+                ("framed sum", f"CAST(SUM({value}) OVER ({partition}{order} {frame}) AS BIGINT)"),
+                ("running sum", f"CAST(SUM({value}) OVER ({partition}{some}) AS BIGINT)"),
+                ("whole partition", f"COUNT({value}) OVER ({whole})")]
+        construct, call = self.random.choice(choices)
+        self.saw(construct)
+        return call
+
+    def top_per_group(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
+        """The first rows of each partition, by a filter on a rank."""
+        self.saw("top-k a group")
+        source, columns = self.source(depth - 1, outer)
+        names = tuple(self.name("x") for _ in types)
+        items = [f"{self.scalar(columns, t)} AS {n}" for t, n in zip(types, names, strict=True)]
+        rank = self.name("n")
+        order = self.total_order([c.ref for c in columns])
+        items.append(f"ROW_NUMBER() OVER ({self.partition(columns)}ORDER BY {order}) AS {rank}")
+        inner = f"SELECT {', '.join(items)} FROM {source}"
+        alias = self.name("t")
+        sql = f"SELECT {', '.join(names)} FROM ({inner}) AS {alias} WHERE {rank} <= {self.random.choice((1, 2))}"
+        return Query(sql, names, tuple(types))
+
+    # ---- FROM
+
+    def source(self, depth: int, outer: Sequence[Column] = ()) -> tuple[str, list[Column]]:
+        """FROM: one to four relations, joined in every way. Answers its text and the columns that it offers."""
+        text, columns, table = self.relation(depth)
+        tables = [table]
+        count = self.random.choices((1, 2, 3, 4), (5, 4, 2, 1) if depth > 0 else (6, 2, 0.5, 0))[0]
+        merged = False
+        for place in range(1, count):
+            if depth > 0 and not merged and self.chance(0.1):
+                text, columns = self.lateral(text, columns, depth)
+                continue
+            if place == 1 and self.chance(0.2):
+                shared = self.joined_by_name(table)
+                if shared is not None:
+                    text, columns, merged = *shared, True
+                    continue
+            right, theirs, other = self.relation(depth, renamed=merged)
+            if other is not None and other in tables:
+                self.saw("self-join")
+            tables.append(other)
+            text, columns = self.join(text, columns, right, theirs)
+        if count > 2:
+            self.saw("join chain")
+        return text, columns
+
+    def relation(self, depth: int, renamed: bool = False) -> tuple[str, list[Column], str | None]:
+        """A table, a derived table, VALUES or a common table expression; with the table's name where it is one."""
+        if self.ctes and self.chance(0.6):
+            name, query = self.random.choice(self.ctes)
+            alias = self.name("t")
+            return f"{name} AS {alias}", _columns(alias, query.names, query.types), None
+        if depth > 0 and self.chance(0.35):
+            self.saw("derived table")
+            query = self.query(depth - 1, self.types())
+            alias = self.name("t")
+            return f"({query.sql}) AS {alias}", _columns(alias, query.names, query.types), None
+        if self.chance(0.05):
+            return (*self.values(), None)
+        table = self.random.choice(list(self.schemas))
+        alias = self.name("t")
+        names, types = zip(*self.schemas[table], strict=True)
+        if renamed or self.chance(0.05):
+            self.saw("table alias with columns")
+            fresh = [self.name("k") for _ in names]
+            return f"{table} AS {alias}({', '.join(fresh)})", _columns(alias, fresh, types), table
+        return f"{table} AS {alias}", _columns(alias, names, types), table
+
+    def values(self) -> tuple[str, list[Column]]:
+        self.saw("values")
+        types = [self.random.choice((INT, INT, STRING)) for _ in range(2)]
+        first = [self.literal(t, null=False) for t in types]
+        rows = [first, *([self.literal(t) for t in types] for _ in range(self.random.choice((0, 1, 2))))]
+        alias, names = self.name("t"), [self.name("k") for _ in types]
+        listed = ", ".join(f"({', '.join(row)})" for row in rows)
+        return f"(VALUES {listed}) AS {alias}({', '.join(names)})", _columns(alias, names, types)
+
+    def join(self, text: str, columns: list[Column], right: str, theirs: list[Column]) -> tuple[str, list[Column]]:
+        """text JOIN right of a random kind."""
+        kind = self.random.choice(("INNER", "INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL", "LEFT SEMI",
+                                   "LEFT ANTI", "CROSS", "COMMA"))
+        word = kind.removeprefix("LEFT ").lower() if kind in ("LEFT SEMI", "LEFT ANTI") else kind.lower()
+        self.saw(f"{word} join")
+        if kind == "COMMA" and not any(w in text for w in (" JOIN ", "LATERAL")):
+            return f"{text}, {right}", columns + theirs
+        if kind in ("CROSS", "COMMA"):
+            return f"{text} CROSS JOIN {right}", columns + theirs
+        joined = f"{text} {kind} JOIN {right} ON {self.join_condition(columns, theirs)}"
+        return joined, columns if kind in ("LEFT SEMI", "LEFT ANTI") else columns + theirs
+
+    def join_condition(self, columns: Sequence[Column], theirs: Sequence[Column]) -> str:
+        """An equality where types allow one, with more conditions now and then; or a comparison; or TRUE."""
+        pairs = [(a.ref, b.ref) for a in columns for b in theirs if a.type == b.type and a.type != DOUBLE]
+        if not pairs:
+            return "TRUE"
+        a, b = self.random.choice(pairs)
+        operator = self.random.choices(("=", "<", "<>", "<=>"), (8, 1, 0.5, 0.7))[0]
+        if operator == "<=>":
+            self.saw("null-safe join")
+        elif operator != "=":
+            self.saw("theta join")
+        parts = [f"{a} {operator} {b}"]
+        if self.chance(0.2):
+            parts.append(self.predicate([*columns, *theirs]))
+        if self.chance(0.15):
+            a, b = self.random.choice(pairs)
+            parts.append(f"{a} = {b}")
+        return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
+
+    def joined_by_name(self, table: str | None) -> tuple[str, list[Column]] | None:
+        """NATURAL JOIN, or JOIN … USING, of two tables that have a column in common: those are written bare."""
+        if table is None:
+            return None
+        mine = dict(self.schemas[table])
+        others = [t for t in self.schemas if t != table and set(mine) & {n for n, _ in self.schemas[t]}]
+        if not others:
+            return None
+        other = self.random.choice(others)
+        theirs = dict(self.schemas[other])
+        common = [name for name in mine if name in theirs]
+        side = self.random.choice(("", "LEFT ", "RIGHT ", "FULL "))
+        left, right = self.name("t"), self.name("t")
+        if self.chance(0.4):
+            self.saw("natural join")
+            text = f"{table} AS {left} NATURAL {side}JOIN {other} AS {right}"
+        else:
+            self.saw("join using")
+            common = self.random.sample(common, self.random.choice(range(1, len(common) + 1)))
+            text = f"{table} AS {left} {side}JOIN {other} AS {right} USING ({', '.join(common)})"
+        columns = [Column(name, mine[name]) for name in common]
+        columns += [Column(f"{left}.{n}", t) for n, t in mine.items() if n not in common]
+        return text, columns + [Column(f"{right}.{n}", t) for n, t in theirs.items() if n not in common]
+
+    def lateral(self, text: str, columns: list[Column], depth: int) -> tuple[str, list[Column]]:
+        """JOIN LATERAL a subquery that reads the columns before it."""
+        types = self.types()
+        alias = self.name("t")
+        query = self.correlated(columns, types, depth - 1)
+        theirs = _columns(alias, query.names, types)
+        if self.chance(0.4):
+            self.saw("left lateral join")
+            return f"{text} LEFT JOIN LATERAL ({query.sql}) AS {alias} ON TRUE", columns + theirs
+        self.saw("lateral join")
+        return f"{text} JOIN LATERAL ({query.sql}) AS {alias} ON TRUE", columns + theirs
+
+    # ---- subqueries
+
+    def correlated(self, outer: Sequence[Column], types: Sequence[str], depth: int) -> Query:
+        """A query that reads a column of the query around it, in its WHERE."""
+        kind = self.random.random()
+        if kind < 0.2:
+            return self.grouped(depth, types, outer)
+        if kind < 0.3 and depth > 0:
+            return self.query(depth, types, outer)
+        return self.select(depth, types, outer)
+
+    def correlation(self, columns: Sequence[Column], outer: Sequence[Column]) -> str | None:
+        """A condition between a subquery's column and one around it."""
+        pairs = [(a.ref, b.ref) for a in columns for b in outer if a.type == b.type and a.type != DOUBLE]
+        if not pairs:
+            return None
+        self.saw("correlated")
+        a, b = self.random.choice(pairs)
+        operator = self.random.choices(("=", "<", ">=", "<=>", "<>"), (7, 1, 1, 0.5, 0.5))[0]
+        return f"{a} {operator} {b}"
+
+    def exists(self, columns: Sequence[Column], depth: int) -> str:
+        negated = self.chance(0.4)
+        self.saw("not exists" if negated else "exists")
+        query = self.inner(columns, (INT,), depth)
+        return f"{'NOT ' if negated else ''}EXISTS ({query.sql})"
+
+    def membership(self, columns: Sequence[Column], depth: int) -> str:
+        column = self.random.choice(columns)
+        negated = self.chance(0.5)
+        self.saw("not in" if negated else "in")
+        query = self.inner(columns, (column.type,), depth)
+        value = column.ref if self.chance(0.8) else self.over(column.ref, column.type)
+        return f"{value} {'NOT IN' if negated else 'IN'} ({query.sql})"
+
+    def inner(self, columns: Sequence[Column], types: Sequence[str], depth: int) -> Query:
+        """A subquery of a condition, correlated or not."""
+        if columns and self.chance(0.6):
+            return self.correlated(columns, types, depth)
+        self.saw("uncorrelated")
+        return self.query(depth, types)
+
+    def scalar_subquery(self, columns: Sequence[Column], type_: str, depth: int) -> str:
+        """A subquery that yields one value: a global aggregate, or the first row of an order."""
+        outer = columns if self.chance(0.6) else ()
+        source, mine = self.source(max(depth, 0), outer)
+        where = self.where(mine, depth, outer)
+        if self.chance(0.2):
+            self.saw("limit in subquery")
+            return f"(SELECT {self.scalar(mine, type_)} AS {self.name('x')} FROM {source}{where} ORDER BY 1 LIMIT 1)"
+        return f"(SELECT {self.aggregate(mine, type_)} AS {self.name('x')} FROM {source}{where})"
+
+    # ---- conditions
+
+    def where(self, columns: Sequence[Column], depth: int, outer: Sequence[Column] = ()) -> str:
+        """WHERE, with the correlation of a subquery and with subqueries of its own."""
+        parts = []
+        link = self.correlation(columns, outer) if outer else None
+        if link is not None:
+            parts.append(link)
+        if self.chance(0.45):
+            parts.append(self.condition(columns, depth, outer))
+        if self.chance(0.15):
+            parts.append(self.condition(columns, depth, outer))
+        return " WHERE " + " AND ".join(f"({p})" for p in parts) if parts else ""
+
+    def condition(self, columns: Sequence[Column], depth: int, outer: Sequence[Column] = ()) -> str:
+        """A condition of WHERE: it may hold subqueries, also below OR and NOT."""
+        if depth <= 0 or self.chance(0.55):
+            return self.predicate(columns)
+        around = columns
+        if outer and self.chance(0.3):
+            self.saw("nested correlation")
+            around = [*columns, *outer]
+        kind = self.random.random()
+        if kind < 0.4:
+            found = self.exists(around, depth - 1)
+        elif kind < 0.75:
+            found = self.membership(around, depth - 1)
+        else:
+            self.saw("scalar subquery in where")
+            column = self.random.choice(columns)
+            type_ = INT if column.type == BOOLEAN else column.type
+            value = column.ref if type_ == column.type else self.scalar(columns, INT)
+            operator = self.random.choice((">", "<=", "=", "<>"))
+            found = f"{value} {operator} {self.scalar_subquery(around, type_, depth - 1)}"
+        if self.chance(0.2):
+            self.saw("subquery under or")
+            return f"{found} OR {self.predicate(columns)}"
+        if self.chance(0.1):
+            self.saw("not")
+            return f"NOT ({found} AND {self.predicate(columns)})"
+        return found
+
+    def predicate(self, columns: Sequence[Column], depth: int = 2) -> str:
+        """A condition on one row, in three-valued logic."""
+        kind = self.random.random()
+        if depth > 0 and kind < 0.15:
+            self.saw("three-valued or")
+            return f"({self.predicate(columns, depth - 1)} OR {self.predicate(columns, depth - 1)})"
+        if depth > 0 and kind < 0.25:
+            self.saw("not")
+            return f"NOT ({self.predicate(columns, depth - 1)})"
+        column = self.random.choice(columns)
+        if kind < 0.35:
+            self.saw("is null")
+            return f"{column.ref} IS {self.random.choice(('', 'NOT '))}NULL"
+        if column.type == BOOLEAN:
+            return column.ref
+        if kind < 0.45:
+            self.saw("between")
+            return f"{column.ref} BETWEEN {self.literal(column.type)} AND {self.literal(column.type)}"
+        if kind < 0.55:
+            self.saw("in list")
+            listed = ", ".join(self.literal(column.type) for _ in range(2))
+            return f"{column.ref} {self.random.choice(('IN', 'NOT IN'))} ({listed})"
+        if column.type == STRING and kind < 0.65:
+            self.saw("like")
+            return f"{column.ref} LIKE 'x%'"
+        others = [c.ref for c in columns if c.type == column.type]
+        other = self.random.choice(others) if self.chance(0.3) else self.literal(column.type)
+        return f"{column.ref} {self.random.choice(('=', '<>', '<', '>=', '<=>'))} {other}"
+
+    # ---- expressions
+
+    def scalar(self, columns: Sequence[Column], type_: str, depth: int = 2) -> str:
+        """An expression of the wanted type."""
+        same = [c.ref for c in columns if c.type == type_]
+        if same and self.chance(0.6):
+            return self.random.choice(same)
+        if depth <= 0:
+            return self.random.choice(same) if same else self.literal(type_)
+        kind = self.random.random()
+        if kind < 0.25:
+            self.saw("case")
+            return (f"CASE WHEN {self.predicate(columns, 1)} THEN {self.scalar(columns, type_, depth - 1)} "
+                    f"ELSE {self.scalar(columns, type_, depth - 1)} END")
+        if kind < 0.4:
+            self.saw("coalesce")
+            return f"COALESCE({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
+        if kind < 0.5:
+            self.saw("nullif")
+            return f"NULLIF({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
+        if kind < 0.6:
+            self.saw("if")
+            return (f"IF({self.predicate(columns, 1)}, {self.scalar(columns, type_, depth - 1)}, "
+                    f"{self.scalar(columns, type_, depth - 1)})")
+        return self.computed(columns, type_, depth - 1)
+
+    def computed(self, columns: Sequence[Column], type_: str, depth: int) -> str:
+        """Arithmetic, string functions, conversions."""
+        if type_ == INT:
+            dates = [c.ref for c in columns if c.type == DATE]
+            if dates and self.chance(0.4):
+                self.saw("date part")
+                return f"{self.random.choice(('YEAR', 'MONTH', 'DAY'))}({self.random.choice(dates)})"
+            self.saw("arithmetic")
+            left, right = (self.scalar(columns, INT, depth) for _ in range(2))
+            return self.random.choice((f"{left} + {right}", f"({left}) - ({right})", f"ABS(({left}) % 3)",
+                                       f"CAST({left} AS BIGINT) * 2", f"GREATEST({left}, {right})"))
+        if type_ == STRING:
+            self.saw("string function")
+            inner = self.scalar(columns, STRING, depth)
+            self.saw("cast")
+            return self.random.choice((f"UPPER({inner})", f"{inner} || '-'", f"CAST({self.number(columns)} AS STRING)"))
+        if type_ == DECIMAL:
+            self.saw("cast")
+            inner = self.scalar(columns, DECIMAL, depth)
+            return self.random.choice((f"CAST({self.number(columns)} AS DECIMAL(10, 2))",
+                                       f"CAST({inner} AS DECIMAL(10, 2)) + 1.00"))
+        if type_ == DOUBLE:
+            self.saw("cast")
+            return f"CAST({self.number(columns)} AS DOUBLE)"
+        if type_ == BOOLEAN:
+            return f"({self.predicate(columns, 1)})"
+        return self.literal(type_)
+
+    def number(self, columns: Sequence[Column]) -> str:
+        found = [c.ref for c in columns if c.type == INT]
+        return self.random.choice(found) if found else self.literal(INT)
+
+    def literal(self, type_: str, null: bool = True) -> str:
+        if type_ == DOUBLE:
+            return self.random.choice(("CAST(0 AS DOUBLE)", "CAST(1.5 AS DOUBLE)"))
+        value = self.random.choice(DOMAINS[type_])
+        if value is None and null and self.chance(0.5):
+            return f"CAST(NULL AS {type_})"
+        value = self.random.choice(DOMAINS[type_][1:]) if value is None else value
+        if type_ == STRING:
+            return f"'{value}'"
+        if type_ == DATE:
+            return f"DATE '{value.isoformat()}'"
+        if type_ == BOOLEAN:
+            return str(value).upper()
+        return f"({value})" if str(value).startswith("-") else str(value)
+
+    # ---- rows and changes
+
+    def history(self) -> tuple[dict[str, tuple[Row, ...]], tuple[dict[str, Change], ...]]:
+        """The rows of the tables, and two or three steps of changes to some of them."""
+        initial = {name: self.rows(schema, self.random.choice((0, 2, 4, 6, 7))) for name, schema in
+                   self.schemas.items()}
+        if any(not rows for rows in initial.values()):
+            self.saw("empty table")
+        state = {name: Counter(rows) for name, rows in initial.items()}
+        steps = []
+        for _ in range(self.random.choice((2, 2, 2, 3))):
+            step = self.step(state)
+            for name, change in step.items():
+                state[name] = state[name] - Counter(change.deleted) + Counter(change.inserted)
+            steps.append(step)
+        return initial, tuple(steps)
+
+    def step(self, state: dict[str, Counter[Row]]) -> dict[str, Change]:
+        tables = [name for name in self.schemas if self.chance(0.5)] or [self.random.choice(list(self.schemas))]
+        if self.chance(0.15):
+            tables = list(self.schemas)
+        if len(tables) == len(self.schemas):
+            self.saw("all tables at once")
+        return {name: self.change(self.schemas[name], list(state[name].elements())) for name in tables}
+
+    def change(self, schema: Schema, rows: list[Row]) -> Change:
+        """Some rows deleted, some inserted, some changed in one column."""
+        kind = self.random.random()
+        if kind < 0.12 and rows:
+            self.saw("delete everything")
+            return Change(tuple(rows), ())
+        if kind < 0.2:
+            self.saw("inserted and deleted")
+            (row,) = self.rows(schema, 1)
+            kept = tuple(self.random.sample(rows, min(1, len(rows))))
+            if not kept or self.chance(0.5):
+                self.saw("no change in a logged table")
+                return Change(kept, kept)
+            return Change(kept, (row, *kept))
+        deleted = tuple(row for row in rows if self.chance(0.3))
+        inserted = list(self.rows(schema, self.random.choice((0, 1, 2, 3))))
+        if deleted and self.chance(0.5):
+            self.saw("update")
+            place = self.random.randrange(len(schema))
+            values = DOMAINS[schema[place][1]]
+            inserted += [(*row[:place], self.random.choice(values), *row[place + 1:]) for row in deleted]
+        if inserted:
+            self.saw("insert")
+        if deleted:
+            self.saw("delete")
+        return Change(deleted, tuple(inserted))
+
+    def rows(self, schema: Schema, count: int) -> tuple[Row, ...]:
+        rows = [tuple(self.random.choice(DOMAINS[type_]) for _, type_ in schema) for _ in range(count)]
+        return tuple(self.random.choice(rows) if self.chance(0.2) else row for row in rows)
+
+
+def random_schemas(seed: int) -> dict[str, Schema]:
+    """Three or four tables; every one has a number, and neighbours share columns by name."""
+    random = Random(seed)
+    schemas: dict[str, Schema] = {}
+    for name in ("t", "u", "v", "w")[:random.choice((3, 3, 4))]:
+        chosen = {random.choice("abc"), *random.sample(sorted(COLUMNS), random.choice((1, 2, 3)))}
+        schemas[name] = tuple((column, COLUMNS[column]) for column in sorted(chosen))
+    return schemas
+
+
+def _columns(alias: str, names: Sequence[str], types: Sequence[str]) -> list[Column]:
+    return [Column(f"{alias}.{name}", type_) for name, type_ in zip(names, types, strict=True)]
