@@ -72,8 +72,9 @@ class SyncLog(DeferredOperator):
         before = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True) or {}
         found = warehouse.sync()
         versions = warehouse.positions()
+        views = {table.name for table in warehouse.tables() if table.kind == "view"}  # refreshes announce those
         known: dict[str, int] = before.get("versions", {})
-        changed = sorted(name for name, version in versions.items() if version > known.get(name, version))
+        changed = sorted(name for name in versions.keys() - views if versions[name] > known.get(name, versions[name]))
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
                 for name in changed:

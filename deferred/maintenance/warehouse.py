@@ -58,8 +58,8 @@ class Warehouse:
         return cls(settings, metadata, engine, requested_by, patience)
 
     def close(self) -> None:
-        """Close the metadata; a Spark session that was started here is stopped."""
-        self._context.engine.stop()
+        """Close the metadata and let go of Spark, which ends with the process."""
+        self._context.engine.release()
         self._context.metadata.close()
 
     def __enter__(self) -> Self:

@@ -61,7 +61,6 @@ class Engine:
                  conf: Mapping[str, str] | None = None) -> None:
         session.check(master, remote)
         self._spark = spark
-        self._owned = spark is None
         self._starting = threading.Lock()
         self.master, self.remote, self.conf = master, remote, dict(conf or {})
 
@@ -76,10 +75,8 @@ class Engine:
     def started(self) -> bool:
         return self._spark is not None
 
-    def stop(self) -> None:
-        """Stop the session if it is ours and local; a server or a caller's session goes on."""
-        if self._spark is not None and self._owned and not self.remote:
-            self._spark.stop()
+    def release(self) -> None:
+        """Let go of the session. It is not stopped: a process has one, and others in it may be using it."""
         self._spark = None
 
     # ---- statements
@@ -95,7 +92,7 @@ class Engine:
         """Refuse a writing statement that Spark cannot plan, without running it."""
         with translated():
             plan = "\n".join(row[0] for row in self.spark.sql(f"EXPLAIN {statement}").collect())
-        failed = _UNPLANNED.search(plan)
+        failed = _UNPLANNED.match(plan)
         if failed:
             raise InvalidSQLError(f"Spark refuses the SQL: {_brief(plan[failed.end():])}")
 

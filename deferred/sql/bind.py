@@ -36,6 +36,10 @@ MEMBER = ("CASE WHEN COUNT(CASE WHEN x THEN 1 END) > 0 THEN TRUE "
           "WHEN COUNT(CASE WHEN x IS NULL THEN 1 END) > 0 THEN NULL ELSE FALSE END")
 """x IN (SELECT …) as a value, in the three-valued logic of conditions."""
 
+EVERY = ("CASE WHEN COUNT(CASE WHEN NOT x THEN 1 END) > 0 THEN FALSE "
+         "WHEN COUNT(CASE WHEN x IS NULL THEN 1 END) > 0 THEN NULL ELSE TRUE END")
+"""x > ALL (SELECT …) as a value."""
+
 MEMBER_SHOWN = "COUNT(CASE WHEN x THEN 1 END) > 0"
 NOT_MEMBER_SHOWN = "COUNT(CASE WHEN x IS NULL OR x THEN 1 END) = 0"
 """What Spark shows for IN and NOT IN in a SELECT list: false, never NULL, where the answer is unknown."""
@@ -77,6 +81,35 @@ def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
     return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes))
 
 
+@dataclass(frozen=True)
+class Quantified:
+    """values ∘ ANY (query), or ∘ ALL (query) with `every`. x IN (query) is x = ANY (query)."""
+
+    values: tuple[exp.Expr, ...]
+    operator: type[exp.Binary]
+    every: bool
+    query: exp.Expr
+
+
+def quantified(node: exp.Expr) -> Quantified | None:
+    """A comparison with a whole subquery, None for anything else.
+
+    >>> quantified(parse_scalar("a < ALL (SELECT b FROM t)")).every
+    True
+    """
+    if isinstance(node, exp.In) and node.args.get("query"):
+        return Quantified(_operands(node.this), exp.EQ, False, node.args["query"])
+    if isinstance(node, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        against = node.expression
+        if isinstance(against, (exp.Any, exp.All)) and isinstance(against.this, exp.Query):
+            return Quantified(_operands(node.this), type(node), isinstance(against, exp.All), against.this)
+    return None
+
+
+def _operands(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    return tuple(node.expressions) if isinstance(node, exp.Tuple) else (node,)
+
+
 class Binder:
     """Binds one view. Column ids are numbered in the order of the text, so the same text gives the same plan."""
 
@@ -95,8 +128,8 @@ class Binder:
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
         if isinstance(node, exp.Subquery):
-            self.refuse_arguments(node, {"this", "alias", "with_"})
-            return self.query(node.this, self.with_ctes(node, ctes))
+            self.refuse_arguments(node, {"this", "alias", "with_", "order", "limit", "offset"})
+            return self.sorted(node, self.query(node.this, self.with_ctes(node, ctes)))
         if isinstance(node, exp.Select):
             return self.select(node, self.with_ctes(node, ctes))
         if isinstance(node, exp.SetOperation):
@@ -126,9 +159,9 @@ class Binder:
         self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
                                      "qualify", "windows", "distinct", "order", "limit", "offset", "kind"})
         node = windowing.spelled_out(node)
-        source = sources.source(self, node, ctes)
         around, self.ctes = self.ctes, ctes
         try:
+            source = sources.source(self, node, ctes)
             where = node.args.get("where")
             if where is not None:
                 source = Relation(self.where(source.plan, source.scope, where.this, "WHERE"), source.scope)
@@ -190,31 +223,35 @@ class Binder:
                 inner = inner.this
             if isinstance(inner, exp.Exists):
                 plan = subquery.semi(plan, self.inner(inner.this, scope).plan, None, negated, self.like)
-            elif isinstance(inner, exp.In) and inner.args.get("query"):
-                plan = self.membership(plan, scope, inner, negated, clause, lifted)
+            elif (asked := quantified(inner)) is not None:
+                plan = self.membership(plan, scope, asked, negated, clause, lifted)
             else:
                 resolved = lifted(self.scalar(part, scope, clause, aliases))
                 plan = filtered(self.attached(plan), resolved)
         return plan
 
-    def membership(self, plan: Plan, scope: Scope, node: exp.In, negated: bool, clause: str,
+    def membership(self, plan: Plan, scope: Scope, asked: Quantified, negated: bool, clause: str,
                    lifted: Callable[[Scalar], Scalar]) -> Plan:
-        """x IN (SELECT s …) as a semi join on x = s; NOT IN as an anti join on x = s or unknown, as SQL has it."""
-        relation = self.inner(node.args["query"], scope)
-        mine = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        """x ∘ ANY (SELECT s …) as a semi join on x ∘ s, x ∘ ALL (…) as an anti join on its being false or unknown.
+
+        IN is = ANY. A negation swaps the two: NOT IN is an anti join on x = s or unknown, as SQL has it.
+        """
+        relation = self.inner(asked.query, scope)
         theirs = relation.scope.visible
-        if len(mine) != len(theirs):
-            raise InvalidSQLError(f"{text(node)[:80]}: {len(mine)} values are compared with {len(theirs)} columns.")
-        values = [lifted(self.scalar(e, scope, clause)) for e in mine]
+        if len(asked.values) != len(theirs):
+            raise InvalidSQLError(f"{text(asked.query)[:80]}: {len(asked.values)} values are compared with "
+                                  f"{len(theirs)} columns.")
+        values = [lifted(self.scalar(e, scope, clause)) for e in asked.values]
         plan = self.attached(plan)
-        parts = [exp.EQ(this=wrapped(v), expression=column(f.id)) for v, f in zip(values, theirs, strict=True)]
-        condition = conjunction(parts)
+        condition = conjunction([asked.operator(this=wrapped(v), expression=column(f.id))
+                                 for v, f in zip(values, theirs, strict=True)])
         assert condition is not None
-        if negated:
-            # The row is out when some s makes the comparison true or unknown.
-            condition = exp.Or(this=exp.Paren(this=condition),
-                               expression=exp.Is(this=exp.Paren(this=condition.copy()), expression=exp.Null()))
-        return subquery.semi(plan, relation.plan, condition, negated, self.like)
+        unknown = exp.Is(this=exp.Paren(this=condition.copy()), expression=exp.Null())
+        if asked.every:
+            condition = exp.Not(this=exp.Paren(this=condition))
+        if negated != asked.every:
+            condition = exp.Or(this=exp.Paren(this=condition), expression=unknown)
+        return subquery.semi(plan, relation.plan, condition, negated != asked.every, self.like)
 
     def inner(self, node: exp.Expr, scope: Scope) -> Relation:
         """A subquery inside an expression; it sees the columns around it."""
@@ -232,11 +269,14 @@ class Binder:
             relation = self.inner(node.this, scope)
             found = exp.GT(this=parse_scalar("COUNT(*)"), expression=exp.Literal.number(0))
             plan = self.aggregated(relation.plan, found)
-        elif isinstance(node, exp.In):
-            relation = self.inner(node.args["query"], scope)
-            (field,) = relation.scope.visible
-            equal = exp.EQ(this=wrapped(self.scalar(node.this, scope, "IN")), expression=column(field.id))
-            plan = self.aggregated(relation.plan, substitute_name(parse_scalar(template), "x", exp.Paren(this=equal)))
+        elif (asked := quantified(node)) is not None:
+            relation = self.inner(asked.query, scope)
+            if len(asked.values) != 1 or len(relation.scope.visible) != 1:
+                raise UnsupportedSQLError(f"Only one column can be compared here: {text(node)[:80]}")
+            compared = asked.operator(this=wrapped(self.scalar(asked.values[0], scope, "IN")),
+                                      expression=column(relation.scope.visible[0].id))
+            called = parse_scalar(EVERY if asked.every else template)
+            plan = self.aggregated(relation.plan, substitute_name(called, "x", exp.Paren(this=compared)))
         else:
             relation = self.inner(node, scope)
             fields = relation.scope.visible
@@ -244,8 +284,10 @@ class Binder:
                 raise InvalidSQLError(f"A subquery used as a value must have one column: {text(node)[:80]}")
             plan = pick(relation.plan, [fields[0].id])
             if not _one_row(plan):
+                # Of at most one row any aggregate is the value; a maximum can be kept in a support table.
+                whole = "ANY_VALUE" if _unordered(self.column_types[fields[0].id]) else "MAX"
                 single = parse_scalar("CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('more than one row returned by a "
-                                      "subquery used as an expression') ELSE ANY_VALUE(x) END")
+                                      f"subquery used as an expression') ELSE {whole}(x) END")
                 plan = self.aggregated(plan, substitute_name(single, "x", column(fields[0].id)))
         marker = self.typed("void")
         self.pending[marker] = plan
@@ -298,10 +340,16 @@ class Binder:
         else:
             kind = "EXCEPT" if isinstance(node, exp.Except) else "INTERSECT"
             plan = SetOperation(plans[0], plans[1], kind, every, ids)
+        return self.sorted(node, Relation(plan, scope))
+
+    def sorted(self, node: exp.Expr, result: Relation) -> Relation:
+        """ORDER BY, LIMIT and OFFSET behind a query as a whole: they see its columns only."""
         order = node.args["order"].expressions if node.args.get("order") else []
+        fields = result.scope.visible
         named = [(f.name, exp.Null()) for f in fields]
+        ids = [f.id for f in fields]
         ordered = [_ordered(key, _position(key.this, named), iter(()), ids, len(ids)) for key in order]
-        return self.finished(node, Relation(plan, scope), ordered)
+        return self.finished(node, result, ordered)
 
     def values(self, node: exp.Values) -> Relation:
         tuples = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in node.expressions]
@@ -377,11 +425,11 @@ class Binder:
         node = struct_fields_named(node)
 
         def replace_column(part: Scalar) -> Scalar | None:
-            if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or (
-                    isinstance(part, exp.In) and part.args.get("query")):
+            if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or quantified(part):
                 if clause not in ("SELECT", "WHERE", "HAVING"):
                     raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}")
-                return self.value_of(part, scope, MEMBER_SHOWN if clause == "SELECT" else MEMBER)
+                shown = clause == "SELECT" and isinstance(part, exp.In)
+                return self.value_of(part, scope, MEMBER_SHOWN if shown else MEMBER)
             if clause == "SELECT" and isinstance(part, exp.Not):
                 inner = part.this.unnest()
                 if isinstance(inner, exp.In) and inner.args.get("query"):
@@ -480,6 +528,8 @@ def refused(node: exp.Expr, clause: str) -> None:
             raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).")
         if name_of(part) in GENERATORS:
             raise UnsupportedSQLError(f"A generator inside an expression is not supported: {text(part)[:80]}")
+        if isinstance(part, exp.QueryTransform):
+            raise UnsupportedSQLError(f"SELECT TRANSFORM … USING is not supported in a view: {text(part)[:80]}")
         if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
             raise UnsupportedSQLError(f"A parameter is not supported in a view: {text(part)}")
         if not over:
@@ -487,6 +537,11 @@ def refused(node: exp.Expr, clause: str) -> None:
             if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):
                 raise InvalidSQLError(f"{text(part)} is an aggregate and may not stand in {clause}.")
         stack.extend(part.iter_expressions())
+
+
+def _unordered(type_: str) -> bool:
+    """Whether a type has no order, and so no maximum."""
+    return "map<" in type_.lower() or "variant" in type_.lower()
 
 
 def _one_row(plan: Plan) -> bool:

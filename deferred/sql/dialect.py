@@ -74,7 +74,7 @@ def parse_statement(sql: str, verbatim: bool = False) -> exp.Expr:
         raise InvalidSQLError("The SQL is nested too deeply to be parsed; split it with WITH.") from None
     if len(statements) != 1:
         raise InvalidSQLError(f"Exactly one SQL statement is expected, {len(statements)} were given.")
-    return _with_units(statements[0])
+    return _with_subqueries(_with_units(statements[0]))
 
 
 def _with_units(statement: exp.Expr) -> exp.Expr:
@@ -86,10 +86,27 @@ def _with_units(statement: exp.Expr) -> exp.Expr:
     return statement
 
 
+PREDICATES: dict[str, type[exp.Expr]] = {"exists": exp.Exists, "any": exp.Any, "some": exp.Any, "all": exp.All}
+
+
+def _with_subqueries(statement: exp.Expr) -> exp.Expr:
+    """EXISTS ((…) UNION (…)), ANY and ALL of such, IN (VALUES …): predicates over queries, not calls with arguments."""
+    for call in list(statement.find_all(exp.Anonymous)):
+        predicate = PREDICATES.get(str(call.this).lower())
+        if predicate is not None and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Query):
+            call.replace(predicate(this=call.expressions[0].unnest()))
+    for member in statement.find_all(exp.In):
+        if len(member.expressions) == 1 and isinstance(member.expressions[0], exp.Values):
+            member.set("query", exp.Subquery(this=member.expressions[0]))
+            member.set("expressions", None)
+    return statement
+
+
 def parse_query(sql: str) -> exp.Query:
     """The query of a view."""
     statement = parse_statement(sql)
-    while isinstance(statement, (exp.Paren, exp.Subquery)) and not statement.args.get("alias"):
+    while isinstance(statement, (exp.Paren, exp.Subquery)) and not any(
+            value for name, value in statement.args.items() if name != "this"):
         statement = statement.this
     if not isinstance(statement, exp.Query):
         raise InvalidSQLError(f"A view is defined by a query (SELECT …); this is {statement.key.upper()}.")

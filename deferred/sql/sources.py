@@ -107,13 +107,16 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
     conditions = [_equal(left.scope, right.scope, name) for name in using]
     both = left.scope + right.scope
     on = join.args.get("on")
-    if on is not None:
+    inner = not side and kind not in ("SEMI", "ANTI")
+    if on is not None and not inner:
         conditions.extend(conjuncts(binder.scalar(on, both, "ON")))
     if kind in ("SEMI", "ANTI"):
         plan: Plan = OuterJoin(left.plan, right.plan, SEMI if kind == "SEMI" else ANTI, _all(conditions))
         return Relation(plan, left.scope)
     if not side:
         plan = subquery.product_of(left.plan, right.plan, conditions)
+        if on is not None:
+            plan = binder.where(plan, both, on, "WHERE")  # ON of an inner join is one more condition on its rows
         return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
     if side == "RIGHT":
         plan = OuterJoin(right.plan, left.plan, LEFT, _all(conditions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -11,9 +11,10 @@ from sqlglot import exp
 from deferred.algebra.delta import INTEGRAL
 from deferred.algebra.group import Aggregate
 from deferred.algebra.plan import Plan, Project
-from deferred.algebra.scalar import Fresh, Scalar, column, integer, rewrite
+from deferred.algebra.scalar import Fresh, Scalar, column, integer, is_bound, rewrite
 from deferred.algebra.support import Part, Support, parts_of
 from deferred.algebra.window import Limit
+from deferred.sql.dialect import parse_scalar
 from deferred.sql.functions import name_of
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
@@ -22,6 +23,9 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
 _ORDERED = ("int", "bigint", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string", "boolean")
 WIDEST = 28
 """Decimals up to this many digits can be multiplied by a count and summed without losing any."""
+
+WIDEST_AVERAGED = 20
+"""Decimals up to this many digits can be averaged and multiplied back without losing any."""
 
 
 def supported(plan: Plan, types: Types, column_types: Mapping[str, str]) -> tuple[Plan, dict[str, str]]:
@@ -88,13 +92,12 @@ class _Planner:
         support = Support(self.names(), tuple(parts.values()), tuple(finals))
         return replace(node, child=child, support=support)
 
-    def of_parts(self, call: Scalar, part: object, extra: list[tuple[str, Scalar]]) -> Scalar | None:
+    def of_parts(self, call: Scalar, part: Callable[..., Part], extra: list[tuple[str, Scalar]]) -> Scalar | None:
         """An aggregate call made of parts, None where it cannot be."""
-        assert callable(part)
         inner = call.this if isinstance(call, exp.Filter) else call
         name = name_of(inner)
         arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
-        if name not in ("count", "count_if", "sum", "min", "max") or len(arguments) != 1 or \
+        if name not in ("count", "count_if", "sum", "avg", "mean", "min", "max") or len(arguments) != 1 or \
                 isinstance(arguments[0], exp.Distinct):
             return None
         value = arguments[0]
@@ -110,20 +113,26 @@ class _Planner:
         count = part("count", "bigint", argument)
         if name in ("count", "count_if"):
             return column(count.id)
-        if name == "sum":
-            scale = 0 if type_ in INTEGRAL else None
-            found = _DECIMAL.match(type_)
-            if found and int(found.group(1)) <= WIDEST:
-                scale = int(found.group(2))
-            if scale is None:
-                return None
-            total = part("sum", f"decimal(38,{scale})", argument)
-            result = self.types.of([exp.Anonymous(this="SUM", expressions=[column(argument)])], self.column_types)[0]
-            return _when(exp.GT(this=column(count.id), expression=integer(0)),
-                         exp.cast(column(total.id), result, dialect="spark"))
+        if name in ("sum", "avg", "mean"):
+            return self.total(name, argument, type_, count, part)
         if type_ not in _ORDERED and not _DECIMAL.match(type_):
             return None
         return column(part(name, type_, argument).id)
+
+    def total(self, name: str, argument: str, type_: str, count: Part, part: Callable[..., Part]) -> Scalar | None:
+        """An exact sum, or a decimal average, of a kept sum and count; NULL over no values."""
+        found = _DECIMAL.match(type_)
+        digits, scale = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+        result = self.types.of([exp.Anonymous(this=name.upper(), expressions=[column(argument)])], self.column_types)[0]
+        average = _DECIMAL.match(result) if name != "sum" else None
+        if (not found and type_ not in INTEGRAL) or digits > WIDEST:
+            return None
+        if name != "sum" and (average is None or not found or digits > WIDEST_AVERAGED):
+            return None
+        total = part("sum", f"decimal(38,{scale})", argument)
+        value = exp.cast(column(total.id), result, dialect="spark") if average is None else \
+            _average(column(total.id), column(count.id), result, int(average.group(2)))
+        return _when(exp.GT(this=column(count.id), expression=integer(0)), value)
 
     def argument(self, value: Scalar, extra: list[tuple[str, Scalar]]) -> tuple[str, str]:
         """The column of an argument, computed below the aggregate where it is more than a column."""
@@ -136,6 +145,24 @@ class _Planner:
         self.column_types[name] = self.types.of([value], self.column_types)[0]
         extra.append((name, value))
         return name, self.column_types[name].lower()
+
+
+def _average(total: Scalar, count: Scalar, type_: str, scale: int) -> Scalar:
+    """total / count rounded half up to the scale of AVG's result, exactly: SQL's own division rounds once before.
+
+    The quotient is tried, and moved by one in the last place where what it leaves over says so.
+    """
+    zeros = "0" * scale
+    unit = f"CAST('0.{zeros[1:]}1' AS DECIMAL({scale + 1}, {scale}))"
+    # Every type is just wide enough that Spark neither rounds nor overflows on the way.
+    size, number = f"CAST(ABS(total) AS DECIMAL(36, {scale}))", "CAST(amount AS DECIMAL(12, 0))"
+    tried = f"CAST({size} / {number} AS {type_})"
+    left = f"CAST({size} - {tried} * {number} AS DECIMAL({scale + 14}, {scale}))"
+    half = f"({number} * CAST('0.{zeros}5' AS DECIMAL({scale + 2}, {scale + 1})))"
+    moved = f"CASE WHEN {left} >= {half} THEN {unit} WHEN {left} < -{half} THEN -{unit} ELSE 0 END"
+    template = parse_scalar(f"CAST(CASE WHEN total < 0 THEN -1 ELSE 1 END * ({tried} + {moved}) AS {type_})")
+    return rewrite(template, lambda p: {"total": total, "amount": count}.get(p.name)
+                   if isinstance(p, exp.Column) and not is_bound(p) else None)
 
 
 def _when(condition: Scalar, value: Scalar) -> Scalar:
