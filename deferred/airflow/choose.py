@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BranchMixIn
-
 from deferred.airflow.form import Request
 from deferred.airflow.opening import asker
-from deferred.airflow.operators import Context, DeferredOperator, log
+from deferred.airflow.operators import Context, Deciding, log
 from deferred.errors import UnknownObjectError
 
 if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
 
 
-class Choose(DeferredOperator, BranchMixIn):
+class Choose(Deciding):
     """Refuses what does not go together and views that are not there; skips the views that were not picked."""
-
-    inherits_from_skipmixin = True
 
     def __init__(self, *, views: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -34,5 +30,5 @@ class Choose(DeferredOperator, BranchMixIn):
             raise UnknownObjectError(f"These views are not created yet: {', '.join(missing)}. Trigger their own DAGs "
                                      f"first, or run `deferred apply`.")
         log.info("%s asks for %s of %s.", asker(context), request.action, ", ".join(picked))
-        self.do_branch(context, picked)
+        self.skip_others(context, picked)
         return picked

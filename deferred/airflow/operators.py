@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, BaseXCom, conf
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, BaseXCom, SkipMixin, conf
 
 from deferred.airflow.assets import asset
 from deferred.airflow.form import Request
@@ -63,6 +63,16 @@ class DeferredOperator(BaseOperator):
 
     def work(self, warehouse: Warehouse, context: Context) -> Any:
         raise NotImplementedError
+
+
+class Deciding(DeferredOperator, SkipMixin):
+    """A task that decides which of those right after it run. Not a branch: that would let all run that follow a chosen
+    one, and a propagate is not to bring a partial_refresh with it."""
+
+    inherits_from_skipmixin = True
+
+    def skip_others(self, context: Context, chosen: Sequence[str]) -> None:
+        self.skip(context["ti"], [task for task in self.downstream_list if task.task_id not in chosen])
 
 
 class SyncLog(DeferredOperator):

@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BranchMixIn
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
 from deferred.airflow.cadence import Schedule
 from deferred.airflow.form import Request
 from deferred.airflow.opening import asker
-from deferred.airflow.operators import Context, DeferredOperator, log
+from deferred.airflow.operators import Context, Deciding, log
 from deferred.airflow.triggers import FreshnessTrigger
 from deferred.errors import DeferredError, InvalidInputError
 
@@ -25,7 +24,7 @@ BY_HAND = ("manual", "operator_triggered", "asset_materialization")
 RETURN = timedelta(seconds=3)
 
 
-class Plan(DeferredOperator, BranchMixIn):
+class Plan(Deciding):
     """Decides what a run does: what the form says when a person asks, what the view's policy says otherwise.
 
     A run for the interval [a, b) goes until b; one that an Asset started goes until now. A backfill refreshes at every
@@ -33,7 +32,6 @@ class Plan(DeferredOperator, BranchMixIn):
     """
 
     template_fields: Sequence[str] = ("view",)
-    inherits_from_skipmixin = True
 
     def __init__(self, *, view: str, schedule: Schedule, scenario: str = "combined",
                  upstream: Mapping[str, Schedule] | None = None, upstream_timeout: timedelta = timedelta(minutes=30),
@@ -115,7 +113,7 @@ class Plan(DeferredOperator, BranchMixIn):
             context["ti"].xcom_push(key=key, value=value)
         if tasks != ["create"]:
             keep_explanation(warehouse, self.view)
-        self.do_branch(context, tasks)
+        self.skip_others(context, tasks)
         return tasks
 
 
