@@ -21,8 +21,9 @@ from deferred.sql.types import Types
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
 _ORDERED = ("int", "bigint", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string", "boolean")
-WIDEST = 28
-"""Decimals up to this many digits can be multiplied by a count and summed without losing any."""
+WIDEST, SCALE_KEPT = 28, 6
+"""Decimals up to this many digits can be multiplied by a count and summed without losing any; of wider ones Spark keeps
+up to this many digits after the point, whatever it must give up before it."""
 
 WIDEST_AVERAGED = 20
 """Decimals up to this many digits can be averaged and multiplied back without losing any."""
@@ -125,7 +126,7 @@ class _Planner:
         digits, scale = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
         result = self.types.of([exp.Anonymous(this=name.upper(), expressions=[column(argument)])], self.column_types)[0]
         average = _DECIMAL.match(result) if name != "sum" else None
-        if (not found and type_ not in INTEGRAL) or digits > WIDEST:
+        if (not found and type_ not in INTEGRAL) or (digits > WIDEST and scale > SCALE_KEPT):
             return None
         if name != "sum" and (average is None or not found or digits > WIDEST_AVERAGED):
             return None
