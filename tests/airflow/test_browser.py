@@ -1,0 +1,93 @@
+"""What a person does in Airflow's pages, in a real browser; DEFERRED_UPDATE_IMAGES=1 keeps the pictures in docs/img."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred.airflow.local import USER
+from tests.airflow.conftest import ROOT, Site
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow,
+              pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+IMAGES = ROOT / "docs" / "img"
+DAG = "order_details"
+
+
+@pytest.fixture
+def page(site: Site) -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            opened = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+            opened.set_default_timeout(60_000)
+            yield opened
+        finally:
+            browser.close()
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Any:
+    """Takes a picture of the page: into docs/img when asked to, else where it is thrown away."""
+    folder = IMAGES if os.environ.get("DEFERRED_UPDATE_IMAGES") else tmp_path
+
+    def take(page: Any, name: str) -> None:
+        page.wait_for_timeout(1500)  # movements end
+        page.screenshot(path=folder / f"{name}.png")
+
+    return take
+
+
+def test_a_person_refreshes_a_view(site: Site, page: Any, picture: Any) -> None:
+    site.insert((1000, "south", 1000))
+    runs = {run["dag_run_id"] for run in site.all_runs(DAG)}
+    log_in(site, page)
+    page.goto(f"{site.airflow.url}/dags")
+    page.get_by_role("link", name=DAG, exact=True).first.click()
+    fill_form(page)
+    picture(page, "airflow-trigger")
+    page.get_by_test_id("trigger-dag-submit").click()
+    run = site.until(lambda: [r["dag_run_id"] for r in site.all_runs(DAG) if r["dag_run_id"] not in runs], "a run")[0]
+    assert site.wait(DAG, run) == "success", site.logs(DAG, run)
+    page.goto(f"{site.airflow.url}/dags/{DAG}/runs/{run}")
+    page.get_by_text("Success").first.wait_for()
+    picture(page, "airflow-dag")
+    done = site.xcom(DAG, run, "refresh")
+    assert done["strategy"] == "full", "the switch of the form"
+    assert done["requested_by"].startswith(f"{USER} ({DAG}, manual__")
+    assert any(row[0] == 1000 for row in site.rows(DAG))
+    page.goto(f"{site.airflow.url}/dags/{DAG}/runs/{run}/tasks/refresh")
+    page.get_by_role("link", name="Operation").first.wait_for()
+
+
+def test_a_person_sees_the_assets(site: Site, page: Any, picture: Any) -> None:
+    log_in(site, page)
+    page.goto(f"{site.airflow.url}/assets")
+    page.get_by_role("link", name="sales_by_country").first.click()
+    for name in ("order_details", "sales_by_country", "large_countries"):
+        page.locator(".react-flow__node", has_text=name).first.wait_for()
+    picture(page, "airflow-assets")
+
+
+def log_in(site: Site, page: Any) -> None:
+    page.goto(site.airflow.url)
+    page.locator("input[name=username]").fill(USER)
+    page.locator("input[name=password]").fill(site.airflow.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="Assets").first.wait_for()
+
+
+def fill_form(page: Any) -> None:
+    page.get_by_role("button", name="Trigger").first.click()
+    form = page.get_by_role("dialog")
+    form.get_by_text("refresh: bring the view up to date").click()
+    page.get_by_role("option", name=re.compile("^refresh")).click()
+    form.locator("label", has=page.locator("input[name=element_full]")).click()

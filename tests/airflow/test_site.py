@@ -1,0 +1,304 @@
+"""A real Airflow at work: scheduled runs, forms through the REST API, Assets, backfills, kills, leases, lost logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from deferred.log.history import DeltaLog
+from deferred.log.lease import lease
+from tests.airflow.conftest import VIEWS, Site, now
+from tests.airflow.worker import Rows
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scheduled(site: Site) -> None:
+    """The views with a clock of their own run while the other tests do; the last test here looks at them."""
+    site.insert((100, "north", 100))
+    site.unpause("sales_by_region")
+    site.unpause("large_orders")
+
+
+def test_all_dags_are_there(site: Site) -> None:
+    assert site.airflow.request("GET", "/api/v2/importErrors")["import_errors"] == []
+    dags = {d["dag_id"]: d for d in site.airflow.request("GET", "/api/v2/dags?limit=100")["dags"]}
+    assert dags.keys() >= {*VIEWS, "deferred_refresh", "deferred_sync"}
+    assert dags["orders_by_region"]["owners"] == ["tests"]
+    assert dags["sales_by_country"]["timetable_summary"] == "Asset"
+    assets = {a["name"] for a in site.airflow.request("GET", "/api/v2/assets?limit=100")["assets"]}
+    assert assets >= {*VIEWS, "orders", "regions"}
+    warnings = site.airflow.request("GET", "/api/v2/dagWarnings")
+    assert warnings["total_entries"] == 0, warnings
+
+
+# ---- by hand
+
+
+def test_each_action_of_the_form(site: Site) -> None:
+    before = now()
+    site.insert((200, "north", 1), (201, "south", 2))
+    between = now()
+    site.insert((202, "east", 3))
+    asked = [
+        {"action": "propagate", "until": between}, {"action": "partial_refresh"}, {"action": "verify"},
+        {"action": "refresh", "full": True}, {"action": "rebuild"}, {"action": "refresh"},
+        {"action": "replay", "until": before}, {"action": "replay", "until": now(), "history": "changes"},
+    ]
+    runs = []
+    for conf in asked:
+        runs.append(site.trigger("order_amounts", conf))
+        time.sleep(1.1)  # runs wait for each other in the order of their times
+    for conf, run in zip(asked, runs, strict=True):
+        assert site.wait("order_amounts", run) == "success", (conf, site.logs("order_amounts", run))
+        states = site.states("order_amounts", run)
+        assert {t for t, state in states.items() if state == "success"} == {"plan", conf["action"]}
+    done = [site.xcom("order_amounts", run, conf["action"]) for conf, run in zip(asked, runs, strict=True)]
+    assert done[0]["kind"] == "propagate"
+    assert done[0]["rows_inserted"] == 2, "what came after until is left for later"
+    assert done[0]["to_cut"]["timestamp"] == between
+    assert done[1]["rows_inserted"] == 2
+    assert done[2]["holds"]
+    assert done[3]["strategy"] == "full"
+    assert done[3]["rows_inserted"] == 1
+    assert done[4]["kind"] == "rebuild"
+    assert done[5]["state"] == "nothing"
+    assert all(d["requested_by"].startswith("admin (order_amounts, manual__") for d in done if "requested_by" in d)
+    assert site.rows("order_amounts") == site.expected("SELECT region, amount FROM orders")
+    replayed = site.spark.call("read_history", "order_amounts")
+    assert len(replayed) == done[6]["rows_inserted"] > 0
+    log = site.log("order_amounts", runs[0], "propagate")
+    assert "compute: " in log
+    assert "2 inserted" in log
+
+
+@pytest.mark.parametrize("conf", [{"action": "drop"}, {"until": "soon"}, {"full": "maybe"}, {"action": None}])
+def test_a_bad_value_is_refused_before_a_run_exists(site: Site, conf: dict[str, Any]) -> None:
+    runs = len(site.all_runs("order_amounts"))
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        site.trigger("order_amounts", conf)
+    assert refused.value.code in (400, 422)
+    assert len(site.all_runs("order_amounts")) == runs
+
+
+def test_values_that_do_not_go_together_are_refused_before_anything_runs(site: Site) -> None:
+    run = site.trigger("order_amounts", {"action": "rebuild", "until": now()})
+    picked = site.trigger("deferred_refresh", {"views": ["known_regions"]})
+    assert site.wait("order_amounts", run) == "failed"
+    assert site.task("order_amounts", run, "plan")["try_number"] == 1
+    assert {state for task, state in site.states("order_amounts", run).items() if task != "plan"} == {"upstream_failed"}
+    log = site.log("order_amounts", run, "plan")
+    first = next(line for line in log.splitlines() if '"level":"error"' in line)
+    assert "until goes with refresh, propagate, replay, not with rebuild" in first
+    assert site.wait("deferred_refresh", picked) == "failed"
+    assert "These views are not created yet: known_regions" in site.log("deferred_refresh", picked, "plan")
+
+
+def test_a_view_that_is_not_there_is_created(site: Site) -> None:
+    site.unpause("known_regions")  # the last interval is over, so a run begins at once
+    site.until(lambda: any(v.name == "known_regions" for v in site.warehouse.views()), "the view")
+    run = site.all_runs("known_regions")[0]["dag_run_id"]
+    assert site.wait("known_regions", run) == "success"
+    assert site.states("known_regions", run)["create"] == "success"
+    assert site.rows("known_regions") == site.expected("SELECT DISTINCT region FROM orders")
+
+
+# ---- Assets
+
+
+def test_a_chain_of_three_views(site: Site) -> None:
+    for view in ("sales_by_country", "large_countries"):
+        site.unpause(view)
+    site.insert((300, "south", 300))
+    site.succeed("order_details", {"action": "refresh"})
+    followed = site.until(lambda: [r for r in site.all_runs("large_countries") if r["state"] == "success"], "the chain")
+    assert followed[0]["run_type"] == "asset_triggered"
+    assert site.all_runs("sales_by_country")[0]["run_type"] == "asset_triggered"
+    joined = "orders o JOIN regions r ON o.region = r.region"
+    assert site.rows("large_countries") == site.expected(
+        f"SELECT country, SUM(amount) AS total FROM {joined} GROUP BY country HAVING SUM(amount) > 20")
+    (event,) = site.airflow.request("GET", "/api/v2/assets/events?source_dag_id=order_details")["asset_events"]
+    assert event["extra"]["rows_inserted"] >= 1
+
+
+def test_an_ingest_announces_a_table(site: Site) -> None:
+    site.unpause("largest_orders")
+    site.succeed("ingest", {"id": 400})
+    site.until(lambda: any(r["state"] == "success" for r in site.all_runs("largest_orders")), "largest_orders")
+    assert ("west", 400) in site.rows("largest_orders")
+
+
+def test_new_commits_are_announced_whoever_made_them(site: Site) -> None:
+    site.succeed("deferred_sync")
+    site.insert((450, "south", 450))
+    run = site.succeed("deferred_sync")
+    site.pause("deferred_sync")
+    events = site.airflow.request("GET", "/api/v2/assets/events?source_dag_id=deferred_sync")["asset_events"]
+    assert "orders" in {event["name"] for event in events}, site.xcom("deferred_sync", run, "sync")
+    site.until(lambda: ("south", 450) in site.rows("largest_orders"), "the view that follows")
+
+
+def test_several_views_at_once(site: Site) -> None:
+    site.insert((500, "south", 500))
+    run = site.succeed("deferred_refresh", {"views": ["sales_by_country", "order_details"], "action": "refresh"})
+    states = site.states("deferred_refresh", run)
+    assert {t for t, state in states.items() if state == "success"} == {"plan", "order_details", "sales_by_country"}
+    ended = site.task("deferred_refresh", run, "order_details")["end_date"]
+    assert site.task("deferred_refresh", run, "sales_by_country")["start_date"] >= ended
+    assert any(total >= 800 for country, total, _ in site.rows("sales_by_country") if country == "SE")
+
+
+# ---- operators of one's own DAGs
+
+
+def test_every_operator_with_a_connection(site: Site) -> None:
+    run = site.succeed("every_operator")
+    assert set(site.states("every_operator", run).values()) == {"success"}
+    assert site.xcom("every_operator", run, "sync")["versions"]["orders"] > 1
+    assert site.xcom("every_operator", run, "verify")["holds"]
+    done = site.xcom("every_operator", run, "rebuild")
+    path = f"/api/v2/dags/every_operator/dagRuns/{run}/taskInstances/rebuild"
+    link = site.airflow.request("GET", f"{path}/links")["extra_links"]["Operation"]
+    assert link.endswith(f"/deferred/operations/{done['id']}")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(link, timeout=30)
+    assert refused.value.code == 401
+    page = urllib.request.Request(link, headers={"Authorization": f"Bearer {site.airflow.token()}"})
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        assert "rebuild of order_amounts" in answer.read().decode()
+    assert "deferred.db" not in str(site.task("every_operator", run, "refresh")["rendered_fields"])
+
+
+def test_the_sensor_waits_in_the_triggerer(site: Site) -> None:
+    site.insert((600, "north", 600))
+    site.warehouse.sync()
+    run = site.trigger("waiting")
+    site.until(lambda: site.task("waiting", run, "wait")["state"] == "deferred", "the sensor")
+    site.spark.call("refresh", "order_amounts")
+    assert site.wait("waiting", run) == "success"
+
+
+# ---- backfills
+
+
+def test_a_backfill_steps_through_history_twice(site: Site) -> None:
+    width = timedelta(seconds=4)
+    site.spark.call("refresh", "orders_by_region")
+    time.sleep(1)
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    expected = []
+    for step in range(5):
+        time.sleep(max(0.0, (begin + step * width - datetime.now(UTC)).total_seconds()))
+        site.insert((700 + step, "north", 7))
+    time.sleep(max(0.0, (begin + 5 * width - datetime.now(UTC)).total_seconds() + 0.1))
+    commits = site.warehouse.commits("orders")
+    query = "SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM {} GROUP BY region"
+    location = f"{site.folder}/tables/orders"
+    for step in range(5):
+        end = begin + (step + 1) * width
+        version = max(c.version for c in commits if c.timestamp <= end)
+        expected.append(site.spark.statement(query.format(f"delta.`{location}` VERSION AS OF {version}")))
+    assert len({tuple(rows) for rows in expected}) >= 3, "the steps have states of their own"
+    first = DeltaLog(site.record("orders_by_region").location + "/mv").version
+    _backfill(site, begin, begin + 4 * width)
+    runs = [r for r in site.all_runs("orders_by_region") if r["run_type"] == "backfill"]
+    assert [r["state"] for r in runs] == ["success"] * 5
+    for run, rows in zip(sorted(runs, key=lambda r: r["logical_date"]), expected, strict=True):
+        done = site.xcom("orders_by_region", run["dag_run_id"], "refresh")
+        assert done["to_cut"]["timestamp"] == run["data_interval_end"].replace("Z", "+00:00")
+        assert _shown_at(site, done) == rows, run["dag_run_id"]
+    assert site.rows("orders_by_region") == expected[-1]
+    last = DeltaLog(site.record("orders_by_region").location + "/mv").version
+    assert last > first
+    _backfill(site, begin, begin + 4 * width, "--reprocess-behavior", "completed")
+    assert DeltaLog(site.record("orders_by_region").location + "/mv").version == last, "the second time changes nothing"
+    assert site.verified("orders_by_region")
+
+
+def _shown_at(site: Site, done: dict[str, Any]) -> Rows:
+    """The rows of MV at the newest version whose commit shows a state up to the operation's."""
+    mv = site.record("orders_by_region").location + "/mv"
+    until = datetime.fromisoformat(done["to_cut"]["timestamp"])
+    site.warehouse.sync()
+    version = max(c.version for c in site.warehouse.commits("orders_by_region") if c.timestamp <= until)
+    return site.spark.statement(f"SELECT region, orders, total FROM delta.`{mv}` VERSION AS OF {version}")
+
+
+def _backfill(site: Site, start: datetime, end: datetime, *more: str) -> None:
+    # Airflow may run ten steps of a backfill at once; ours wait for one another.
+    site.airflow.run("backfill", "create", "--dag-id", "orders_by_region", "--from-date", start.isoformat(),
+                     "--to-date", end.isoformat(), *more)
+    site.until(lambda: all(b["completed_at"] for b in site.airflow.request(
+        "GET", "/api/v2/backfills?dag_id=orders_by_region")["backfills"]), "the backfill", 600)
+
+
+# ---- what goes wrong
+
+
+def test_a_killed_task_is_tried_again(site: Site) -> None:
+    view = site.record("order_details")
+    site.insert((800, "east", 800))
+    run = site.trigger("order_details", {"action": "refresh"})
+    for name in (f"propagate:{view.id}", f"refresh:{view.id}"):
+        holder = site.until(lambda name=name: site.warehouse._context.metadata.leases.holder(name), name, pause=0.02)
+        time.sleep(0.3)  # in the middle of it
+        os.kill(int(holder.owner.split(":")[1]), signal.SIGKILL)
+    assert site.wait("order_details", run) == "success", site.logs("order_details", run)
+    assert site.task("order_details", run, "refresh")["try_number"] >= 2
+    assert site.verified("order_details")
+    assert any(row[0] == 800 for row in site.rows("order_details"))
+
+
+def test_a_lease_makes_a_task_wait_and_not_fail(site: Site) -> None:
+    view = site.record("order_amounts")
+    with lease(site.warehouse._context, f"propagate:{view.id}", "The propagation of order_amounts"):
+        run = site.trigger("order_amounts", {"action": "propagate"})
+        site.until(lambda: site.task("order_amounts", run, "propagate")["state"] == "up_for_reschedule", "waiting")
+    assert site.wait("order_amounts", run) == "success"
+    assert site.task("order_amounts", run, "propagate")["try_number"] == 1
+    assert "is held by another process" in site.log("order_amounts", run, "propagate")
+
+
+def test_a_lost_log_fails_once_and_says_what_to_do(site: Site) -> None:
+    site.warehouse._context.metadata.views.update(site.record("largest_orders").id, state="broken",
+                                                  problem="The log of orders from version 3 to 5 is lost.")
+    run = site.trigger("largest_orders", {"action": "refresh"})
+    assert site.wait("largest_orders", run) == "failed"
+    assert site.task("largest_orders", run, "refresh")["try_number"] == 1, "retries cannot help"
+    errors = [line for line in site.log("largest_orders", run, "refresh").splitlines() if '"level":"error"' in line]
+    assert "The log of orders from version 3 to 5 is lost." in errors[0]
+    assert "rebuild" in errors[0]
+    site.succeed("largest_orders", {"action": "rebuild"})
+    assert site.record("largest_orders").state == "active"
+
+
+# ---- the clock
+
+
+def test_scheduled_runs_follow_the_policies(site: Site) -> None:
+    def tasks(dag: str) -> list[set[str]]:
+        return [{t for t, state in site.states(dag, r["dag_run_id"]).items() if state == "success"}
+                for r in site.all_runs(dag) if r["run_type"] == "scheduled" and r["state"] == "success"]
+
+    wanted = {"sales_by_region": ({"plan", "propagate"}, {"plan", "refresh"}),
+              "large_orders": ({"plan", "propagate"}, {"plan", "propagate", "partial_refresh"})}
+    for dag, kinds in wanted.items():
+        site.until(lambda dag=dag, kinds=kinds: all(kind in tasks(dag) for kind in kinds), dag, 600, pause=2)
+        site.pause(dag)
+        assert site.verified(dag)
+    run = site.all_runs("large_orders")[-1]
+    assert run["data_interval_end"]
+    north = dict(site.rows("sales_by_region"))["north"]
+    assert north >= 110
+    assert not [r for dag in wanted for r in site.all_runs(dag) if r["state"] == "failed"]
+    operation = next(o for o in site.warehouse.history("large_orders") if o.requested_by)
+    assert operation.requested_by is not None
+    assert operation.requested_by.startswith("airflow scheduled (large_orders, scheduled__")
