@@ -40,14 +40,15 @@ class OuterJoin(Plan):
 
     @property
     def maintained(self) -> str:
-        return "touched keys"
+        return "touched keys" if self._equated() else "touched rows"
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E ∘ F) = Δ(E) ∘ New(F) while F stays: each row of E asks F for itself.
 
         When F changes, Δ = New(E|K) ∘ New(F|K) − Old(E|K) ∘ Old(F|K), K the join keys that Δ(E) or Δ(F) touch: a row
-        with another key has the partners it had. Without an equality to take keys from, K is the rows of E that match
-        a changed row of F. Gupta et al.'s rule for negation, at the keys instead of the whole relation.
+        with another key has the partners it had. Without an equality to take keys from, K is the rows that have
+        changed, those that match a changed row, and the partners of these. Gupta et al.'s rule for negation, at the
+        keys instead of the whole relation.
         """
         left, right = d.delta(self.left), d.delta(self.right)
         if left is None and right is None:
@@ -62,9 +63,9 @@ class OuterJoin(Plan):
             new_left, old_left = d.states(self.left, left, Keys(keys, tuple((a, a) for a, _ in pairs)))
             new_right, old_right = d.states(self.right, right, Keys(keys, tuple((b, a) for a, b in pairs)))
         else:
-            rows = None if self.kind == FULL else self._touched_rows(d, left, right)
-            new_left, old_left = d.states(self.left, left, rows)
-            new_right, old_right = d.states(self.right, right, None)
+            left_rows, right_rows = self._touched_rows(d, left, right)
+            new_left, old_left = d.states(self.left, left, left_rows)
+            new_right, old_right = d.states(self.right, right, right_rows)
         return d.difference(replace(self, left=new_left, right=new_right),
                             replace(self, left=old_left, right=old_right), self.columns)
 
@@ -87,31 +88,50 @@ class OuterJoin(Plan):
         assert keys is not None
         return d.shared(Distinct(keys))
 
-    def _touched_rows(self, d: Differentiator, left: Plan | None, right: Plan | None) -> Keys:
-        """The rows of E, in either state, that a changed row of F matches, and those that have changed themselves."""
-        columns = self.left.columns
-        changed = [] if left is None else [pick(left, columns)]
-        either = union([self.left, *changed], columns)
-        assert either is not None
-        touched = list(changed)
-        if right is not None:
-            matched = Join((pick(right, self.right.columns), either), self.condition)
-            touched.append(pick(matched, columns))
-        rows = union(touched, columns)
-        assert rows is not None
-        return Keys(d.shared(Distinct(rows)), tuple((c, c) for c in columns))
+    def _touched_rows(self, d: Differentiator, left: Plan | None, right: Plan | None) -> tuple[Keys, Keys]:
+        """The rows of E and of F, in either state, on which the changed part of the result depends.
+
+        Touched is a row that has changed or matches a changed row: its partners are not what they were. Beside the
+        touched rows the partners that decide over them are kept. Those may show other partners than they have, but
+        the same ones in both states, so they cancel.
+        """
+        changed = [None if change is None else pick(change, side.columns)
+                   for change, side in zip((left, right), self.children, strict=True)]
+        touched_left = self._and_partners(d, 0, changed, changed[0], changed[1])
+        if self.kind == FULL:
+            touched_right = self._and_partners(d, 1, changed, changed[1], changed[0])
+            rows = self._and_partners(d, 0, changed, touched_left, touched_right)
+            others = self._and_partners(d, 1, changed, touched_right, touched_left)
+        else:
+            rows, others = touched_left, self._and_partners(d, 1, changed, changed[1], touched_left)
+        return (Keys(rows, tuple((c, c) for c in rows.columns)), Keys(others, tuple((c, c) for c in others.columns)))
+
+    def _and_partners(self, d: Differentiator, side: int, changed: Sequence[Plan | None], rows: Plan | None,
+                      partners: Plan | None) -> Plan:
+        """`rows` of one side, and all rows of that side, in either state, that match one of the other side's."""
+        plan, change = self.children[side], changed[side]
+        found = [] if rows is None else [rows]
+        if partners is not None:
+            either = union([plan, *([] if change is None else [change])], plan.columns)
+            assert either is not None
+            found.append(pick(Join((partners, either), self.condition), plan.columns))
+        both = union(found, plan.columns)
+        assert both is not None
+        return d.shared(Distinct(both))
 
     def _pairs(self, d: Differentiator) -> list[tuple[str, str]]:
         """(column of E, column of F) that the condition equates and whose values are of one kind."""
+        return list({a: b for a, b in self._equated() if d.comparable(a, b)}.items())
+
+    def _equated(self) -> list[tuple[str, str]]:
+        """(column of E, column of F) that the condition equates."""
         pairs = []
         for part in conjuncts(self.condition):
             equated = equated_columns(part)
-            if equated is None:
-                continue
-            for a, b in (equated, equated[::-1]):
-                if a in self.left.columns and b in self.right.columns and d.comparable(a, b):
+            for a, b in (equated, equated[::-1]) if equated else ():
+                if a in self.left.columns and b in self.right.columns:
                     pairs.append((a, b))
-        return list(dict(pairs).items())
+        return pairs
 
     def restricted(self, keys: Keys) -> Plan:
         """(E ⟕ F) ⋉ K = (E ⋉ K) ⟕ F on columns of E; F by the columns that the condition equates to them.
@@ -124,11 +144,8 @@ class OuterJoin(Plan):
         if mine is None:
             return Restrict(self, keys)
         equal: dict[str, str] = {}
-        for part in conjuncts(self.condition):
-            equated = equated_columns(part)
-            for a, b in (equated, equated[::-1]) if equated else ():
-                if a in self.left.columns and b in self.right.columns:
-                    equal.setdefault(a, b)
+        for a, b in self._equated():
+            equal.setdefault(a, b)
         theirs = mine.renamed(equal)
         plan = replace(self, left=self.left.restricted(mine),
                        right=self.right if theirs is None else self.right.restricted(theirs))

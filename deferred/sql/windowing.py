@@ -118,7 +118,9 @@ def spelled_out(node: exp.Select) -> exp.Select:
 
     plain = node.copy()
     plain.set("windows", None)
-    return plain.transform(lambda part: put(part) or part, copy=False)
+    result = plain.transform(lambda part: put(part) or part, copy=False)
+    assert isinstance(result, exp.Select)
+    return result
 
 
 def _check(window: exp.Window) -> None:

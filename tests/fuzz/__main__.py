@@ -7,6 +7,7 @@ import sys
 import time
 
 from tests.fuzz.check import Failure, script, shrink
+from tests.fuzz.generator import Case
 from tests.fuzz.run import Result, run
 
 
@@ -24,6 +25,8 @@ def main() -> int:
         if failure is not None:
             failures += 1
             _show(case, failure)
+        if (case.seed + 1 - arguments.seed) % 500 == 0:
+            print(f"{case.seed + 1 - arguments.seed} views, {time.monotonic() - started:.0f} s", flush=True)
         if failures >= arguments.stop or (arguments.minutes and time.monotonic() - started > arguments.minutes * 60):
             break
     print(f"{result.checked} views checked, {result.refused} refused, {result.skipped} that DuckDB cannot run, "
@@ -33,7 +36,7 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def _show(case, failure: Failure) -> None:  # type: ignore[no-untyped-def]
+def _show(case: Case, failure: Failure) -> None:
     print(f"seed {case.seed} fails ({failure.kind}); shrinking …", flush=True)
     small = shrink(case, failure.kind)
     print(script(small, failure))

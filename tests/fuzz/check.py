@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
+import sqlglot
 from sqlglot import exp
 
 from deferred.errors import DeferredError
@@ -86,8 +87,8 @@ def _apply(db: Database, step: dict[str, Change]) -> list[str]:
 def _recomputed(db: Database, query: str) -> Counter[Row]:
     try:
         return db.query(query)
-    except duckdb.Error as error:
-        raise Skipped(f"DuckDB: {error}") from None
+    except (duckdb.Error, sqlglot.ParseError) as error:
+        raise Skipped(f"{type(error).__name__}: {error}") from None
 
 
 def _run(kind: str, action: Callable[[], Any]) -> Any:

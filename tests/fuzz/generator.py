@@ -364,6 +364,7 @@ class Generator:
 
     def grouping_sets(self, keys: Sequence[str]) -> str:
         """ROLLUP, CUBE or GROUPING SETS over the keys."""
+        keys = [f"({key})" if " IS NULL" in key or "NOT " in key else key for key in keys]
         listed = ", ".join(keys)
         kind = self.random.choice(("rollup", "cube", "grouping sets"))
         self.saw(kind)
