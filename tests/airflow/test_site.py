@@ -44,6 +44,7 @@ def test_all_dags_are_there(site: Site) -> None:
 
 
 def test_each_action_of_the_form(site: Site) -> None:
+    site.spark.call("refresh", "order_amounts")
     before = now()
     site.insert((200, "north", 1), (201, "south", 2))
     between = now()
