@@ -62,6 +62,20 @@ class Names:
         return f"`support {name}`"
 
 
+def linked(inputs: Sequence[Plan], conditions: Sequence[Scalar]) -> list[Plan]:
+    """The inputs of a join, each after one that a condition links it to where there is one, the first one first."""
+    left = list(inputs)
+    ordered = [left.pop(0)]
+    while left:
+        have = {c for plan in ordered for c in plan.columns}
+        found = next((plan for plan in left for condition in conditions
+                      if columns_of(condition) & have and columns_of(condition) & set(plan.columns)
+                      and columns_of(condition) <= have | set(plan.columns)), left[0])
+        left.remove(found)
+        ordered.append(found)
+    return ordered
+
+
 class Renderer:
     """Renders plans for Spark. `broadcast` says that changes are small, so Spark should send them to the data."""
 
@@ -159,12 +173,13 @@ class Renderer:
     def _(self, plan: Join) -> str:
         """Each conjunct at the first join where all its columns are there; a change leads, and is broadcast."""
         pending = conjuncts(plan.condition)
-        have = set(plan.inputs[0].columns)
-        joined = self.below(plan.inputs[0], "j0")
+        inputs = linked(plan.inputs, pending)
+        have = set(inputs[0].columns)
+        joined = self.below(inputs[0], "j0")
         now = [p for p in pending if columns_of(p) <= have]
         where = list(now)
         pending = [p for p in pending if p not in now]
-        for i, right in enumerate(plan.inputs[1:], start=1):
+        for i, right in enumerate(inputs[1:], start=1):
             have |= set(right.columns)
             ready = [p for p in pending if columns_of(p) <= have]
             pending = [p for p in pending if p not in ready]
@@ -173,7 +188,7 @@ class Renderer:
             joined += f" {kind} {self.below(right, f'j{i}')}"
             joined += f" ON {self.scalar(condition)}" if condition is not None else ""
         filter_ = conjunction(where)
-        hint = self.hint("j0") if COUNT in plan.inputs[0].columns else ""
+        hint = self.hint("j0") if COUNT in inputs[0].columns else ""
         return (f"SELECT {hint}{self.list(plan.columns)} FROM {joined}"
                 + (f" WHERE {self.scalar(filter_)}" if filter_ is not None else ""))
 
