@@ -79,7 +79,7 @@ class SyncLog(DeferredOperator):
     """Find new commits of all tracked tables. An AssetAlias among its outlets announces the tables that have some."""
 
     def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
-        before = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True) or {}
+        before = context["ti"].xcom_pull(task_ids=self.task_id, map_indexes=-1, include_prior_dates=True) or {}
         found = warehouse.sync()
         versions = warehouse.positions()
         views = {table.name for table in warehouse.tables() if table.kind == "view"}  # refreshes announce those
