@@ -26,7 +26,7 @@ class FreshnessSensor(BaseOperator):
     template_fields: Sequence[str] = ("view", "moment", "config")
     ui_color = "#e6f2ef"
 
-    def __init__(self, *, view: str, moment: datetime | str = "{{ data_interval_end or run_after }}",
+    def __init__(self, *, view: str, moment: datetime | str = "{{ dag_run.data_interval_end or dag_run.run_after }}",
                  config: str | None = None, metadata_conn_id: str | None = None,
                  timeout: timedelta = timedelta(hours=24), poll_interval: timedelta = timedelta(seconds=5),
                  **kwargs: Any) -> None:

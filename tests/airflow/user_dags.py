@@ -29,9 +29,9 @@ with DAG("every_operator", schedule=None, start_date=datetime(2026, 1, 1, tzinfo
      >> Refresh(task_id="refresh", full=True, **shared)
      >> Rebuild(task_id="rebuild", **shared)
      >> Verify(task_id="verify", **shared)
-     >> Replay(task_id="replay", until="{{ run_after }}", **shared))
+     >> Replay(task_id="replay", until="{{ dag_run.run_after }}", **shared))
 
 with DAG("waiting", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args={"retries": 0},
          params={"moment": ""}):
-    FreshnessSensor(task_id="wait", view="order_amounts", moment="{{ params.moment or run_after }}",
+    FreshnessSensor(task_id="wait", view="order_amounts", moment="{{ params.moment or dag_run.run_after }}",
                     timeout=timedelta(minutes=2), poll_interval=timedelta(seconds=1))
