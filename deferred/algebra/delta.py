@@ -116,12 +116,21 @@ class Differentiator:
 
     def comparable(self, left: str, right: str) -> bool:
         """Whether values of two columns can stand in one set of keys without changing what they are equal to."""
-        kinds = [self.types.get(c, "").lower() for c in (left, right)]
-        return kinds[0] == kinds[1] or all(kind in INTEGRAL for kind in kinds)
+        return alike(self.types.get(left, ""), self.types.get(right, ""))
 
     def bitwise(self, columns: Iterable[str]) -> frozenset[str]:
         """The columns whose equality in SQL is coarser than identity."""
         return frozenset(c for c in columns if coarse(self.types.get(c, "")))
+
+
+def alike(left: str, right: str) -> bool:
+    """Whether values of two types are compared without converting either to something coarser.
+
+    >>> alike("int", "bigint"), alike("int", "string")
+    (True, False)
+    """
+    kinds = [kind.lower() for kind in (left, right)]
+    return kinds[0] == kinds[1] or all(kind in INTEGRAL for kind in kinds)
 
 
 def coarse(type_: str) -> bool:

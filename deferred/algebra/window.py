@@ -112,10 +112,13 @@ class Limit(Plan):
 
 def _decided(window: exp.Window, columns: Sequence[str]) -> exp.Window:
     order = window.args.get("order")
-    name = str(window.this.this).lower() if isinstance(window.this, exp.Anonymous) else window.this.key
+    function = window.this
+    while isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
+        function = function.this
+    name = str(function.this).lower() if isinstance(function, exp.Anonymous) else function.key
     spec = window.args.get("spec")
     framed_by_rows = spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS"
-    numbering = name in ("row_number", "ntile", "lag", "lead", "first_value", "first", "nth_value")
+    numbering = name in ("row_number", "ntile", "lag", "lead", "first_value", "first")
     if order is None or name in PEERS or not (numbering or framed_by_rows):
         return window
     result = window.copy()

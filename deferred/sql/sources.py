@@ -12,7 +12,7 @@ from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
 from deferred.algebra.plan import Plan, Project, Scan, Values
 from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
-from deferred.sql import generators, subquery
+from deferred.sql import generators, pivoting, subquery
 from deferred.sql.dialect import text
 from deferred.sql.scope import Field, Scope
 
@@ -44,7 +44,7 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
     if isinstance(node, exp.Table):
         result = table(binder, node, ctes)
     elif isinstance(node, exp.Subquery):
-        binder.refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals"})
+        binder.refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals", "pivots"})
         known = binder.with_ctes(node, ctes)
         inner = relation(binder, node.this, known) if isinstance(node.this, (exp.Table, exp.Subquery)) \
             else binder.query(node.this, known)
@@ -53,6 +53,8 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
         result = binder.values(node)
     else:
         raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}")
+    for pivot in node.args.get("pivots") or []:
+        result = pivoting.pivoted(binder, result, pivot, ctes)
     for join in node.args.get("joins") or []:
         result = joined(binder, result, join, ctes)
     for view in node.args.get("laterals") or []:
@@ -64,7 +66,7 @@ def table(binder: Binder, node: exp.Table, ctes: Mapping[str, Relation]) -> Rela
     """A tracked table or view, or one use of a common table expression."""
     from deferred.sql.bind import Relation
 
-    binder.refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals"})
+    binder.refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals", "pivots"})
     if not isinstance(node.this, exp.Identifier):
         raise UnsupportedSQLError(f"FROM may not contain a table function: {text(node)[:80]}")
     path = tuple(part.name for part in node.parts)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.plan import Filter, Plan, Project
 from deferred.algebra.scalar import Scalar, column, rewrite
 from deferred.algebra.window import Window
-from deferred.errors import UnknownObjectError, UnsupportedSQLError
+from deferred.errors import NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql.dialect import text
 from deferred.sql.functions import AGGREGATES, name_of
 
@@ -42,7 +42,8 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
     condition = None
     if qualify is not None:
         aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True)}
-        condition = binder.scalar(qualify.this, scope, "QUALIFY", aliases)
+        condition = rewrite(binder.scalar(qualify.this, scope, "QUALIFY", aliases), _settled)
+    resolved = [rewrite(e, _settled) for e in resolved]
     found: list[exp.Window] = []
     for expression in (*resolved, *([condition] if condition is not None else [])):
         for part in expression.find_all(exp.Window):
@@ -59,6 +60,73 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
     if condition is not None:
         plan = Filter(plan, rewrite(condition, above))
     return plan, resolved
+
+
+VALUES = frozenset({"first_value", "last_value", "nth_value", "first", "last"})
+"""Functions that show one row of their frame, and so depend on the order of rows that ORDER BY leaves equal."""
+
+_PEERS = (("UNBOUNDED", "PRECEDING"), ("CURRENT ROW", None))
+_ALL = (("UNBOUNDED", "PRECEDING"), ("UNBOUNDED", "FOLLOWING"))
+
+
+def _settled(part: Scalar) -> Scalar | None:
+    """One row of a RANGE frame, which ends with all peers of the current row, written over ROWS.
+
+    Rows can be put in one order by their own values, and a frame of rows then has a last and an n-th; to order the
+    peers inside a RANGE frame would change the frame. The last value is that of the last peer, the n-th is there
+    once the frame has n rows.
+    """
+    if not isinstance(part, exp.Window) or not part.args.get("order"):
+        return None
+    function, ignoring = part.this, isinstance(part.this, exp.IgnoreNulls)
+    while isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
+        function = function.this
+    name = name_of(function)
+    ignoring = ignoring or (name != "nth_value" and function.expressions[1:] == [exp.true()])
+    frame = _frame(part)
+    if name not in VALUES or frame is None or (name in ("first_value", "first") and not ignoring and frame == _PEERS):
+        return None
+    if frame == _ALL:
+        return _over_rows(part, _ALL)
+    if frame != _PEERS:
+        raise NondeterministicSQLError(f"{text(part)[:80]} shows one row of those that ORDER BY leaves equal at the "
+                                       f"edge of the frame. Write the frame with ROWS.")
+    if name in ("last_value", "last"):
+        peers = _over_rows(part, _ALL)
+        keys = [key.this.copy() for key in part.args["order"].expressions]
+        peers.set("partition_by", [*(peers.args.get("partition_by") or []), *keys])
+        before = [_over_rows(part, _PEERS)] if ignoring else []
+        return exp.Anonymous(this="COALESCE", expressions=[peers, *before]) if ignoring else peers
+    argument, *place = function.expressions
+    counted = exp.Anonymous(this="COUNT", expressions=[argument.copy() if ignoring else exp.Star()])
+    so_far = exp.Window(this=counted, partition_by=[e.copy() for e in part.args.get("partition_by") or []],
+                        order=part.args["order"].copy(), over="OVER")
+    number = place[0].copy() if place and name == "nth_value" else exp.Literal.number(1)
+    enough = exp.GTE(this=so_far, expression=number)
+    return exp.Case(ifs=[exp.If(this=enough, true=_over_rows(part, _ALL))])
+
+
+def _frame(window: exp.Window) -> tuple[tuple[str, str | None], tuple[str, str | None]] | None:
+    """The bounds of a RANGE frame, None for one of ROWS."""
+    spec = window.args.get("spec")
+    if spec is None:
+        return _PEERS  # type: ignore[return-value]
+    if str(spec.args.get("kind", "")).upper() != "RANGE":
+        return None
+    start, end = ((_bound(spec.args.get(edge)), _bound(spec.args.get(f"{edge}_side")) or None)
+                  for edge in ("start", "end"))
+    return start, end if end[0] else _PEERS[1]
+
+
+def _bound(edge: object) -> str:
+    return text(edge) if isinstance(edge, exp.Expr) else str(edge or "").upper()
+
+
+def _over_rows(window: exp.Window, bounds: tuple[tuple[str, str | None], ...]) -> exp.Window:
+    result = window.copy()
+    (start, start_side), (end, end_side) = bounds
+    result.set("spec", exp.WindowSpec(kind="ROWS", start=start, start_side=start_side, end=end, end_side=end_side))
+    return result
 
 
 def _added(binder: Binder, plan: Plan, found: Sequence[exp.Window]) -> tuple[Plan, list[tuple[exp.Window, str]]]:

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from deferred.algebra.delta import Program, differentiate
 from deferred.algebra.plan import COUNT, Repeat
@@ -29,10 +30,18 @@ TYPES = {"INTEGER": "int", "BIGINT": "bigint", "VARCHAR": "string", "DOUBLE": "d
          "HUGEINT": "decimal(38,0)", "DATE": "date", "FLOAT": "float", "TIMESTAMP": "timestamp_ntz", '"NULL"': "void"}
 
 
+class DuckSQL(DuckDB):
+    """DuckDB's dialect for calls that ViewSQL keeps as names with arguments."""
+
+    class Generator(DuckDB.Generator):  # type: ignore[valid-type,misc]
+        def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
+            return self.sql(expression.this).removesuffix(")") + " IGNORE NULLS)"
+
+
 class DuckRenderer(Renderer):
     """The renderer's few differences on DuckDB."""
 
-    dialect = "duckdb"
+    dialect = DuckSQL
     semi_join = "SEMI JOIN"
     anti_join = "ANTI JOIN"
 
@@ -54,13 +63,13 @@ class DuckRenderer(Renderer):
 @functools.lru_cache(maxsize=20_000)
 def _text(expression: exp.Expr) -> str:
     """An expression in DuckDB's text. A plan is rendered many times, its expressions once."""
-    return expression.sql(dialect="duckdb")
+    return expression.sql(dialect=DuckSQL)
 
 
 @functools.lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
     """Spark's text as DuckDB's."""
-    return sqlglot.transpile(sql, read=ViewSQL, write="duckdb")[0]
+    return sqlglot.transpile(sql, read=ViewSQL, write=DuckSQL)[0]
 
 
 @dataclass

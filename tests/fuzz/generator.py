@@ -34,7 +34,7 @@ DOMAINS: dict[str, list[Any]] = {
 }
 """Few values, so that rows repeat, keys meet, and groups appear and vanish."""
 
-DEPTHS = (8, 4, 1, 0.5)
+DEPTHS = (12, 4, 0.8, 0.4)
 """How often a query is nested one, two, three or four deep."""
 
 FAMILIES = {
@@ -267,7 +267,9 @@ class Generator:
         listed = [f"{item} AS {name}" for item, name in zip(items, names, strict=True)]
         if group and not total and self.chance(0.08) and INT in types:
             listed = self.ranked_groups(listed, items, types, keyed, names)
-        having = self.having(columns, keys + extra, depth, outer, total)
+        # GROUP BY ALL takes what HAVING names for one more key on DuckDB, and not on Spark.
+        named_in_having = [] if group.endswith(" ALL") else keys + extra
+        having = self.having(columns, named_in_having, depth, outer, total)
         sql = f"SELECT {', '.join(listed)} FROM {source}{self.where(columns, depth, outer)}{group}{having}"
         return Query(sql, names, tuple(types))
 
@@ -644,7 +646,7 @@ class Generator:
         negated = self.chance(0.5)
         self.saw("not in" if negated else "in")
         query = self.inner(columns, (column.type,), depth)
-        value = column.ref if self.chance(0.8) else self.over(column.ref, column.type)
+        value = column.ref if self.chance(0.8) else f"({self.over(column.ref, column.type)})"
         return f"{value} {'NOT IN' if negated else 'IN'} ({query.sql})"
 
     def inner(self, columns: Sequence[Column], types: Sequence[str], depth: int) -> Query:
@@ -811,14 +813,17 @@ class Generator:
     # ---- rows and changes
 
     def history(self) -> tuple[dict[str, tuple[Row, ...]], tuple[dict[str, Change], ...]]:
-        """The rows of the tables, and two or three steps of changes to some of them."""
+        """The rows of the tables, and one to three steps of changes to some of them.
+
+        Mostly one: what later steps rest on, the support tables, is compared after every step.
+        """
         initial = {name: self.rows(schema, self.random.choice((0, 2, 4, 6, 7))) for name, schema in
                    self.schemas.items()}
         if any(not rows for rows in initial.values()):
             self.saw("empty table")
         state = {name: Counter(rows) for name, rows in initial.items()}
         steps = []
-        for _ in range(self.random.choice((2, 2, 2, 3))):
+        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
             step = self.step(state)
             for name, change in step.items():
                 state[name] = state[name] - Counter(change.deleted) + Counter(change.inserted)

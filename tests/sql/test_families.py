@@ -61,7 +61,7 @@ NOT_ON_DUCKDB = frozenset({
     "CORR, COVAR", "PERCENTILE", "PERCENTILE_CONT", "COLLECT_SET, COLLECT_LIST, sorted",
     "IN with several columns", "APPROX_COUNT_DISTINCT", "date arithmetic", "struct, array and map access",
     "higher-order functions", "JSON functions", "explode in SELECT", "LATERAL VIEW", "LATERAL VIEW OUTER posexplode",
-    "inline", "ROLLUP", "WITH ROLLUP", "CUBE, GROUPING_ID", "GROUPING SETS",
+    "inline", "PIVOT", "UNPIVOT", "ROLLUP", "WITH ROLLUP", "CUBE, GROUPING_ID", "GROUPING SETS",
     "pipe syntax",
 })
 """Examples in Spark's own words, or with a meaning of Spark's own: bound here, and compared on Spark elsewhere."""
