@@ -32,7 +32,7 @@ VIEWS = {
     "sales_by_country": "AS SELECT country, SUM(amount) AS total, COUNT(*) AS orders FROM order_details "
                         "GROUP BY country",
     "large_countries": "AS SELECT country, total FROM sales_by_country WHERE total > 20",
-    "orders_by_region": "WITH (refresh_every = '4s') "
+    "orders_by_region": "WITH (refresh_every = '@daily') "
                         "AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM orders GROUP BY region",
     "order_amounts": "WITH (propagate_every = '0 3 * * *', refresh_every = '@weekly', policy = 2) "
                      "AS SELECT o.region, o.amount FROM orders o",
