@@ -118,6 +118,11 @@ def _keys(binder: Binder, node: exp.Select, source: Relation, items: Sequence[tu
             keys.append(key)
         return keys.index(key)
 
+    clauses = [*(group.args.get("rollup") or []), *(group.args.get("cube") or [])]
+    trailing = [clause for clause in clauses if not clause.expressions]
+    if trailing:  # GROUP BY a, b WITH ROLLUP is GROUP BY ROLLUP (a, b)
+        keyed = type(trailing[0])(expressions=[e.copy() for e in listed])
+        return keys, [sorted(set(chosen)) for chosen in _sets(keyed, position)]
     plain = [position(e) for e in listed if not isinstance(e, (exp.Rollup, exp.Cube, exp.GroupingSets))]
     factors: list[list[list[int]]] = []
     for kind in ("rollup", "cube", "grouping_sets"):

@@ -64,14 +64,14 @@ NOT_ON_DUCKDB = frozenset({
     "inline", "PIVOT", "UNPIVOT", "ROLLUP", "WITH ROLLUP", "CUBE, GROUPING_ID", "GROUPING SETS",
     "pipe syntax",
 })
-"""Examples in Spark's own words, or with a meaning of Spark's own: bound here, and compared on Spark elsewhere."""
+"""Examples in Spark's own words, or with a meaning of Spark's own: bound here, compared in test_families_on_spark."""
 
 
-def _named(line: Line) -> str:
+def named(line: Line) -> str:
     return line.construct
 
 
-def _schemas() -> dict[str, list[tuple[str, str]]]:
+def document_schemas() -> dict[str, list[tuple[str, str]]]:
     text = DOCUMENT.read_text(encoding="utf-8")
     (block,) = re.findall(r"```sql\n(CREATE TABLE.*?)```", text, re.DOTALL)
     schemas = {}
@@ -108,7 +108,7 @@ class Examples(Database):
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[Examples]:
-    database = Examples(_schemas())
+    database = Examples(document_schemas())
     yield database
     database.close()
 
@@ -121,9 +121,9 @@ def _rows(random: Random, schema: list[tuple[str, str]], count: int) -> Counter[
     return Counter(tuple(random.choice(VALUES.get(type_, [None])) for _, type_ in schema) for _ in range(count))
 
 
-def _words(bound: Bound) -> set[str]:
-    words = {node.maintained for node in bound.plan.walk()}
-    return words - {"linear"} or {"linear"}
+def words(bound: Bound) -> set[str]:
+    found = {node.maintained for node in bound.plan.walk()}
+    return found - {"linear"} or {"linear"}
 
 
 # ---- the document
@@ -138,12 +138,12 @@ def test_the_document_has_every_family() -> None:
     assert len({line.construct for line in LINES}) == len(LINES)
 
 
-@pytest.mark.parametrize("line", LINES, ids=_named)
+@pytest.mark.parametrize("line", LINES, ids=named)
 def test_an_example_is_maintained_as_stated(line: Line, tables: Examples) -> None:
-    assert _words(tables.bind(line.example)) == set(line.said.split(" · "))
+    assert words(tables.bind(line.example)) == set(line.said.split(" · "))
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line.construct not in NOT_ON_DUCKDB], ids=_named)
+@pytest.mark.parametrize("line", [line for line in LINES if line.construct not in NOT_ON_DUCKDB], ids=named)
 def test_an_example_is_right_after_changes(line: Line, tables: Examples) -> None:
     random = Random(line.example)
     bound = tables.bind(line.example)
@@ -163,7 +163,7 @@ def test_an_example_is_right_after_changes(line: Line, tables: Examples) -> None
         assert not tables.strays(bound)
 
 
-@pytest.mark.parametrize("line", REFUSED, ids=_named)
+@pytest.mark.parametrize("line", REFUSED, ids=named)
 def test_a_refusal_names_its_reason(line: Line, tables: Examples) -> None:
     with pytest.raises(DeferredError) as refused:
         tables.bind(line.example)
@@ -173,9 +173,9 @@ def test_a_refusal_names_its_reason(line: Line, tables: Examples) -> None:
 def test_a_column_that_a_view_does_not_use_disturbs_nothing() -> None:
     """The plan reads the columns that the query names, so a new one is in no scan and in no change."""
     query = next(line.example for line in LINES if line.construct == "inner join")
-    wider = {name: [*schema, ("added", "int")] for name, schema in _schemas().items()}
+    wider = {name: [*schema, ("added", "int")] for name, schema in document_schemas().items()}
     plans = []
-    for schemas in (_schemas(), wider):
+    for schemas in (document_schemas(), wider):
         database = Examples(schemas)
         plans.append([node.names for node in database.bind(query).plan.walk() if isinstance(node, Scan)])
         database.close()
@@ -215,7 +215,7 @@ def _plans(program: Program) -> list[Plan]:
     return plans if program.result is None else [*plans, program.result]
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if "recomputed" not in line.said], ids=_named)
+@pytest.mark.parametrize("line", [line for line in LINES if "recomputed" not in line.said], ids=named)
 @pytest.mark.parametrize("changed", [["sales"], ["shop"], ["sales", "shop", "target"]], ids="+".join)
 def test_base_tables_are_read_through_the_change(line: Line, changed: list[str], tables: Examples) -> None:
     _, program = _program(tables, line.example, changed)

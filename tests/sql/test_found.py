@@ -34,6 +34,7 @@ QUERIES = {
     "full join without equality": "SELECT t.a, u.c FROM t FULL JOIN u ON t.a < u.c",
     "left join without equality": "SELECT t.a, u.c FROM t LEFT JOIN u ON t.a <> u.c AND t.b <> u.b",
     "NOT IN with NULLs": "SELECT a, s FROM t WHERE b NOT IN (SELECT c FROM u)",
+    "WITH ROLLUP": "SELECT a, s, COUNT(*) AS n FROM t GROUP BY a, s WITH ROLLUP HAVING COUNT(*) > 0",
     "last of its peers": "SELECT s, a, LAST_VALUE(a) OVER (PARTITION BY s ORDER BY a) AS n FROM t",
     "second row": "SELECT s, a, NTH_VALUE(a, 2) OVER (PARTITION BY s ORDER BY a) AS n FROM t",
 }
