@@ -1,11 +1,11 @@
 # Everything starts from a fresh clone; tools/setup.sh makes .venv and the JDK ready and is quick when they are.
 .DEFAULT_GOAL := help
-.PHONY: help demo airflow test lint fuzz clean
+.PHONY: help demo airflow test test-airflow lint fuzz clean
 
 N ?= 1000
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## see it work: tables, a view, changes, propagate, refresh, verify
 	@tools/setup.sh demo
@@ -17,6 +17,10 @@ airflow: ## Airflow on the demo data, to look at: prints its address and login, 
 
 test: lint ## everything that must hold: ruff, mypy, all tests
 	.venv/bin/python -m pytest
+
+test-airflow: ## the tests on a real Airflow and in a real browser
+	@tools/setup.sh test
+	DEFERRED_TEST_AIRFLOW=1 .venv/bin/python -m pytest tests/airflow
 
 lint: ## ruff and mypy
 	@tools/setup.sh test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -148,7 +149,12 @@ def make_project(folder: Path) -> Path:
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Everything started: Spark Connect server, tables, views, Airflow."""
+    """Everything started: Spark Connect server, tables, views, Airflow.
+
+    They take minutes of both cores, so they run when they are asked for.
+    """
+    if os.environ.get("DEFERRED_TEST_AIRFLOW") != "1":
+        pytest.skip("the real Airflow is started by `make test-airflow` (DEFERRED_TEST_AIRFLOW=1)")
     folder = tmp_path_factory.mktemp("airflow")
     config = make_project(folder)
     environment = {
