@@ -182,7 +182,12 @@ def finish(context: Context, record: TransactionRecord) -> None:
         else:
             transactions.set_state(record.id, "committed", timestamp=_moment(context, record))
             return
-    _undo(context, record)
+    try:
+        _undo(context, record)
+    except DeferredError as error:
+        raise TransactionError(f"The transaction failed ({record.error}) and could not be undone: {error} No view sees "
+                               f"it, nor what is written to its tables after it, until an operation undoes it."
+                               ) from error
     transactions.set_state(record.id, "aborted", timestamp=_moment(context, record))
     raise TransactionError(f"The transaction was undone, nothing is changed: {record.error}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from deferred.algebra.delta import coarse
 from deferred.algebra.plan import COUNT
 from deferred.errors import InvariantError
 from deferred.log import changes, ledger
@@ -21,6 +22,7 @@ from deferred.spark import bags
 from deferred.spark.engine import Temporaries, table
 from deferred.sql.dialect import quoted
 from deferred.sql.pin import pinned
+from deferred.sql.render import Renderer
 
 INVARIANTS = {
     "immediate": "Q ≡ MV",
@@ -110,7 +112,7 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     deleted = f"SELECT {names}, -{count} AS {count} FROM {net} WHERE {count} < 0"
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, view.columns, f"SELECT * FROM {mv}"))
 
-    query = _past_query(definition, current, logs)
+    query = _Past(definition, current, logs).query(view)
     if view.scenario in ("immediate", "base_log"):
         stored = f"SELECT * FROM {mv}"
     else:
@@ -122,24 +124,38 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     return [invariant, *checks]
 
 
-def _past_query(definition: Definition, current: Cut, logs: dict[str, str]) -> str:
-    """The user's text with every table as PAST(L, ·) has it; without a log, as it is at the current cut."""
+@dataclass(frozen=True)
+class _Past:
+    """Every table as PAST(L, ·) has it; without a log, as it is at the current cut. Sources for text and for plans."""
 
-    def source(path: tuple[str, ...]) -> str:
-        record = definition.table(path)
+    definition: Definition
+    current: Cut
+    logs: dict[str, str]
+
+    def query(self, view: ViewRecord) -> str:
+        """The user's own text; for floating-point results the plan, whose order of summation is the view's own."""
+        if self.definition.bound is not None and any(coarse(type_) for _, type_ in view.columns):
+            return Renderer(self, broadcast=False).render(self.definition.plan)
+        return pinned(self.definition.sql, lambda path: self.scan(self.definition.table(path).name))
+
+    def scan(self, table: str) -> str:
+        record = self.definition.tables[table]
         # Columns that the view does not read are not in the log; they stand in as NULL, so that * keeps its meaning.
-        read = dict(definition.read_columns(record.name))
+        read = dict(self.definition.read_columns(table))
         outputs = ", ".join(quoted(n) if n in read else f"CAST(NULL AS {t}) AS {quoted(n)}"
-                            for n, t in definition.schemas[record.name])
-        now = _table(record, tuple(read.items()), current)
-        if record.name not in logs:
+                            for n, t in self.definition.schemas[table])
+        now = _table(record, tuple(read.items()), self.current)
+        if table not in self.logs:
             return f"(SELECT {outputs} FROM ({now}) AS r)"
         count = quoted(COUNT)
-        log = f"SELECT {', '.join(map(quoted, read))}, -{count} AS {count} FROM {logs[record.name]}"
+        log = f"SELECT {', '.join(map(quoted, read))}, -{count} AS {count} FROM {self.logs[table]}"
         before = bags.written_out(bags.net(f"{now} UNION ALL {log}", tuple(read.items())), tuple(read.items()))
         return f"(SELECT {outputs} FROM ({before}) AS r)"
 
-    return pinned(definition.sql, source)
+    def change(self, table: str) -> str:
+        raise NotImplementedError("a query reads no change")
+
+    ref = stored = change
 
 
 def _table(source: TableRecord, columns: tuple[tuple[str, str], ...], cut: Cut) -> str:
@@ -161,9 +177,10 @@ def _subbag(context: Context, condition: str, part: str, columns: tuple[tuple[st
     names = ", ".join(quoted(n) for n, _ in columns)
     count = quoted(COUNT)
     mine = f"SELECT {names}, {count} FROM ({part}) AS p"
-    kept = " AND ".join(f"w.{quoted(n)} <=> p.{quoted(n)}" for n, _ in columns)
-    near = (f"SELECT {names}, -{count} AS {count} FROM ({whole}) AS w "
-            f"WHERE EXISTS (SELECT 1 FROM ({part}) AS p WHERE {kept})")
+    kept = " AND ".join(f"whole.{quoted(n)} <=> part.{quoted(n)}" for n, _ in columns)
+    listed = ", ".join(f"whole.{quoted(n)}" for n, _ in columns)
+    near = (f"SELECT {listed}, -whole.{count} AS {count} FROM ({whole}) AS whole "
+            f"LEFT SEMI JOIN ({part}) AS part ON {kept}")
     summed = bags.net(f"{mine} UNION ALL {near}", columns)
     return _check(context, condition, f"SELECT * FROM ({summed}) AS s WHERE {count} > 0", ("not contained", ""))
 

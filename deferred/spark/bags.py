@@ -14,13 +14,15 @@ from deferred.sql.dialect import literal, quoted
 Columns = Sequence[tuple[str, str]]
 
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+_FIELD = re.compile(r"`((?:[^`]|``)*)`")
 
 
 def create(engine: Engine, path: str, columns: Columns, partitioned_by: Sequence[str] = (),
            properties: dict[str, str] | None = None) -> None:
     """An empty Delta table. Names that Parquet does not take get Delta's column mapping; others stay plain."""
     settings = dict(properties or {})
-    if any(_NEEDS_MAPPING.search(name) for name, _ in columns):
+    names = [name for column, type_ in columns for name in (column, *_FIELD.findall(type_))]
+    if any(map(_NEEDS_MAPPING.search, names)):
         settings["delta.columnMapping.mode"] = "name"
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
     partitions = f" PARTITIONED BY ({', '.join(map(quoted, partitioned_by))})" if partitioned_by else ""
@@ -94,9 +96,11 @@ def _keyed_merge(path: str, columns: Columns, changes: str, key: Sequence[str]) 
     names = [quoted(name) for name, _ in columns]
     types = dict(columns)
     keyed = [(k, types[k]) for k in key]
-    vanished = (f"SELECT {', '.join(names)}, 'D' AS `_deferred_op` FROM {changes} AS d WHERE {count} < 0 "
-                f"AND NOT EXISTS (SELECT 1 FROM {changes} AS i WHERE i.{count} > 0 AND "
-                + " AND ".join(f"d.{quoted(k)} <=> i.{quoted(k)}" for k in key) + ")")
+    # A join, not EXISTS: inside a subquery an alias would lose against a column of its name.
+    same = " AND ".join(f"gone.{quoted(k)} <=> new.{quoted(k)}" for k in key)
+    vanished = (f"SELECT {', '.join(f'gone.{n}' for n in names)}, 'D' AS `_deferred_op` "
+                f"FROM (SELECT * FROM {changes} WHERE {count} < 0) AS gone "
+                f"LEFT ANTI JOIN (SELECT * FROM {changes} WHERE {count} > 0) AS new ON {same}")
     source = (f"SELECT {', '.join(names)}, 'I' AS `_deferred_op` FROM {changes} WHERE {count} > 0 "
               f"UNION ALL {vanished}")
     on = " AND ".join(f"t.{quoted(k)} <=> s.{quoted(k)}" for k, _ in keyed)
