@@ -1,4 +1,4 @@
-"""Spark's expressions, as a view writes them out again: value for value and type for type what the text itself gives."""
+"""Spark's expressions, as a view writes them out again: value for value, type for type what the text itself gives."""
 
 from __future__ import annotations
 
