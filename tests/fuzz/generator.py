@@ -37,6 +37,9 @@ DOMAINS: dict[str, list[Any]] = {
 DEPTHS = (12, 4, 0.8, 0.4)
 """How often a query is nested one, two, three or four deep."""
 
+LONGEST = 2_500
+"""Characters of a query: the few longer ones would take most of the time."""
+
 FAMILIES = {
     "joins": ("inner join", "cross join", "comma join", "left join", "right join", "full join", "semi join",
               "anti join", "natural join", "join using", "theta join", "self-join", "join chain", "lateral join",
@@ -115,13 +118,19 @@ class Generator:
 
     def case(self) -> Case:
         """A view, with rows and a history."""
-        depth = self.random.choices(range(1, len(DEPTHS) + 1), DEPTHS)[0]
-        query = self.query(depth, self.types())
+        query = self.view()
+        while len(query.sql) > LONGEST:
+            self.constructs.clear()
+            query = self.view()
         initial, steps = self.history()
         for name in self.schemas:
             if query.sql.count(f" {name}") > 2:
                 self.saw("same table many times")
         return Case(self.schemas, query.sql, initial, steps, self.seed)
+
+    def view(self) -> Query:
+        depth = self.random.choices(range(1, len(DEPTHS) + 1), DEPTHS)[0]
+        return self.query(depth, self.types())
 
     # ---- choices
 
