@@ -1,6 +1,11 @@
 """Alembic's entry. It runs only on a connection that deferred.metadata.migrate has opened, inside its transaction."""
 
+import logging
+
 from alembic import context
+
+# What a step did is said by the command that asked for it; Alembic's own lines would mix with that command's output.
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 attributes = context.config.attributes
 context.configure(
