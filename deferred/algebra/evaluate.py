@@ -122,10 +122,10 @@ def _ref(plan: Ref, bag: Evaluation) -> Bag:
 @_evaluate.register
 def _restrict(plan: Restrict, bag: Evaluation) -> Bag:
     """Rows are compared as Python compares them: None is None, which is <=>."""
-    mine = [plan.columns.index(column) for column, _ in plan.keys.on]
-    theirs = [plan.keys.plan.columns.index(column) for _, column in plan.keys.on]
-    keys = {tuple(row[i] for i in theirs) for row in bag(plan.keys.plan)}
-    return Counter({row: n for row, n in bag(plan.child).items() if tuple(row[i] for i in mine) in keys})
+    mine = [interpret(value, plan.columns) for value, _ in plan.keys.on]
+    theirs = [interpret(value, plan.keys.plan.columns) for _, value in plan.keys.on]
+    keys = {tuple(value(row) for value in theirs) for row in bag(plan.keys.plan)}
+    return Counter({row: n for row, n in bag(plan.child).items() if tuple(value(row) for value in mine) in keys})
 
 
 @_evaluate.register

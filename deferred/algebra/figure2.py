@@ -289,7 +289,7 @@ class _Figure2:
         change = self.change(query.child)
         now, then = query.child, applied(query.child, change)
         if query.keys:
-            touched = Keys(plus(change.deletions, change.additions), tuple((c, c) for c in query.keys))
+            touched = Keys.of(plus(change.deletions, change.additions), zip(query.keys, query.keys, strict=True))
             now, then = Restrict(now, touched), Restrict(then, touched)
         return self._exchanged(query.with_children([now]), query.with_children([then]))
 

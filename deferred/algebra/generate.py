@@ -40,6 +40,7 @@ class Generate(Plan):
         return None if change is None else pick(replace(self, child=change), (*self.columns, COUNT))
 
     def restricted(self, keys: Keys) -> Plan:
-        below = keys.renamed({c: c for c in self.child.columns})
+        plain = keys.plain
+        below = None if plain is None else plain.within(self.child.columns)
         plan = self if below is None else replace(self, child=self.child.restricted(below))
-        return plan if keys.columns <= set(self.child.columns) else Restrict(plan, keys)
+        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)

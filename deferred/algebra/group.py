@@ -56,12 +56,12 @@ class Aggregate(Plan):
         change = d.shared(change)
         if self.support is not None:
             return counted_delta(self, d, change)
-        keys = Keys(change, tuple((c, c) for c in self.keys)) if self.keys else None
+        keys = Keys.of(change, zip(self.keys, self.keys, strict=True)) if self.keys else None
         new, old = d.states(self.child, change, keys)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 
     def restricted(self, keys: Keys) -> Plan:
         """γ(E) ⋉ K = γ(E ⋉ K) on the grouping columns: whole groups stay or go."""
-        below = keys.renamed({c: c for c in self.keys})
+        below = keys.within(self.keys)
         plan = self if below is None else replace(self, child=self.child.restricted(below))
-        return plan if keys.columns <= set(self.keys) else Restrict(plan, keys)
+        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)

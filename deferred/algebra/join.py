@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.plan import COUNT, Filter, Keys, Plan, Project, Restrict, counted, minus, pick, union
-from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, conjuncts, equated_columns, product
+from deferred.algebra.plan import COUNT, Filter, Keys, Plan, Project, Restrict, counted, minus, pick, union, used
+from deferred.algebra.scalar import (
+    Scalar,
+    column,
+    columns_of,
+    conjunction,
+    conjuncts,
+    equated,
+    equated_columns,
+    product,
+)
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -80,20 +89,31 @@ class Join(Plan):
         Equality in a join excludes NULL, so `a = b` and `a <=> k` give `b <=> k`. A key that is spread over several
         inputs is compared once more on the whole: restricting the inputs singly lets too much through.
         """
+        plain = keys.plain
+        if plain is None:
+            return Restrict(self, keys)
         equal = _equivalences(self.condition)
         whole = False
         pushed = []
         for plan in self.inputs:
-            mine: list[tuple[str, str]] = []
-            for key, theirs in keys.on:
-                candidates = [key, *sorted(equal.get(key, frozenset()))]
-                found = next((c for c in candidates if c in plan.columns), None)
-                if found is not None:
-                    mine.append((found, theirs))
-            whole = whole or (len(mine) == len(keys.on) and all(m in keys.columns for m, _ in mine))
-            pushed.append(plan.restricted(Keys(keys.plan, tuple(mine))) if mine else plan)
+            have = {c: c for c in plan.columns}
+            for key in used(*(mine for mine, _ in plain.on)) - have.keys():
+                found = sorted(equal.get(key, frozenset()) & set(plan.columns))
+                if found:
+                    have[key] = found[0]
+            below = plain.renamed(have)
+            pushed.append(plan if below is None else plan.restricted(below))
+            own = plain.within(plan.columns)
+            whole = whole or (own is not None and own.completes(keys))
         plan = replace(self, inputs=tuple(pushed))
         return plan if whole else Restrict(plan, keys)
+
+
+def filtered(plan: Plan, condition: Scalar) -> Plan:
+    """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known."""
+    if isinstance(plan, Join):
+        return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
+    return Filter(plan, condition)
 
 
 def _filtered(result: Plan, pending: list[Scalar]) -> tuple[Plan, list[Scalar]]:
@@ -118,15 +138,13 @@ def _next(result: Plan, left: Sequence[int], inputs: Sequence[Plan], pending: Se
     return left[0]
 
 
-def _links(result: Plan, plan: Plan, pending: Sequence[Scalar]) -> tuple[tuple[str, str], ...]:
-    """Pairs (column of plan, column of result) that a conjunct equates."""
+def _links(result: Plan, plan: Plan, pending: Sequence[Scalar]) -> tuple[tuple[Scalar, Scalar], ...]:
+    """Pairs (value of plan, value of result) that a conjunct equates."""
     pairs = []
     for part in pending:
-        equated = equated_columns(part)
-        if equated is None:
-            continue
-        for mine, theirs in (equated, equated[::-1]):
-            if mine in plan.columns and theirs in result.columns and theirs != COUNT:
+        for mine, theirs in equated(part):
+            if columns_of(mine) <= set(plan.columns) and columns_of(theirs) <= set(result.columns[:-1]) and \
+                    columns_of(mine) and columns_of(theirs):
                 pairs.append((mine, theirs))
     return tuple(pairs)
 
@@ -153,9 +171,7 @@ def _equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
     """
     classes: list[set[str]] = []
     for part in conjuncts(condition):
-        equated = equated_columns(part)
-        if equated is None:
-            continue
-        merged = set(equated).union(*(c for c in classes if c & set(equated)))
-        classes = [c for c in classes if not c & set(equated)] + [merged]
+        pair = set(equated_columns(part) or ())
+        if pair:
+            classes = [c for c in classes if not c & pair] + [pair.union(*(c for c in classes if c & pair))]
     return {name: frozenset(c) for c in classes for name in c}

@@ -222,7 +222,7 @@ def _ref(plan: Ref, labels: _Labels) -> str:
 
 @_text.register
 def _restrict(plan: Restrict, labels: _Labels) -> str:
-    keys = ", ".join(labels.column(mine) for mine, _ in plan.keys.on)
+    keys = ", ".join(labels.scalar(mine) for mine, _ in plan.keys.on)
     return _infix(f"⋉[{keys}]", plan.children, labels)
 
 

@@ -60,8 +60,8 @@ class OuterJoin(Plan):
         pairs = self._pairs(d)
         if pairs:
             keys = self._touched_keys(d, left, right, pairs)
-            new_left, old_left = d.states(self.left, left, Keys(keys, tuple((a, a) for a, _ in pairs)))
-            new_right, old_right = d.states(self.right, right, Keys(keys, tuple((b, a) for a, b in pairs)))
+            new_left, old_left = d.states(self.left, left, Keys.of(keys, ((a, a) for a, _ in pairs)))
+            new_right, old_right = d.states(self.right, right, Keys.of(keys, ((b, a) for a, b in pairs)))
         else:
             left_rows, right_rows = self._touched_rows(d, left, right)
             new_left, old_left = d.states(self.left, left, left_rows)
@@ -73,7 +73,7 @@ class OuterJoin(Plan):
         pairs = self._pairs(d)
         right = self.right
         if pairs and not d.is_simple(right):
-            right = right.restricted(Keys(change, tuple((b, a) for a, b in pairs)))
+            right = right.restricted(Keys.of(change, ((b, a) for a, b in pairs)))
         return pick(replace(self, left=change, right=right), (*self.columns, COUNT))
 
     def _touched_keys(self, d: Differentiator, left: Plan | None, right: Plan | None,
@@ -104,7 +104,7 @@ class OuterJoin(Plan):
             others = self._and_partners(d, 1, changed, touched_right, touched_left)
         else:
             rows, others = touched_left, self._and_partners(d, 1, changed, changed[1], touched_left)
-        return (Keys(rows, tuple((c, c) for c in rows.columns)), Keys(others, tuple((c, c) for c in others.columns)))
+        return _rows(rows), _rows(others)
 
     def _and_partners(self, d: Differentiator, side: int, changed: Sequence[Plan | None], rows: Plan | None,
                       partners: Plan | None) -> Plan:
@@ -138,9 +138,10 @@ class OuterJoin(Plan):
 
         A full join keeps rows of F that E's restriction would orphan, so there K is compared above it.
         """
-        if self.kind == FULL:
+        plain = keys.plain
+        if self.kind == FULL or plain is None:
             return Restrict(self, keys)
-        mine = keys.renamed({c: c for c in self.left.columns})
+        mine = plain.within(self.left.columns)
         if mine is None:
             return Restrict(self, keys)
         equal: dict[str, str] = {}
@@ -149,4 +150,9 @@ class OuterJoin(Plan):
         theirs = mine.renamed(equal)
         plan = replace(self, left=self.left.restricted(mine),
                        right=self.right if theirs is None else self.right.restricted(theirs))
-        return plan if keys.columns <= set(self.left.columns) else Restrict(plan, keys)
+        return plan if mine.completes(keys) else Restrict(plan, keys)
+
+
+def _rows(plan: Plan) -> Keys:
+    """The rows of a plan as keys."""
+    return Keys.of(plan, zip(plan.columns, plan.columns, strict=True))

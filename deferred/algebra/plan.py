@@ -7,11 +7,11 @@ the new and the old state of a node have the node's own columns; a *signed* plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.scalar import Scalar, column, columns_of, integer, negated
+from deferred.algebra.scalar import Scalar, column, columns_of, integer, is_column, negated, substitute
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -22,22 +22,42 @@ COUNT = "_deferred_n"
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """A small set of key values: rows of `plan`, of which `on` pairs (column of the restricted node, column of plan).
+    """A small set of key values: rows of `plan`, of which `on` pairs (value of the restricted node, value of plan).
 
     The pairs are compared null-safely. A key set restricts what a rule reads; it never changes what a rule yields.
     """
 
     plan: Plan
-    on: tuple[tuple[str, str], ...]
+    on: tuple[tuple[Scalar, Scalar], ...]
 
-    def renamed(self, names: dict[str, str]) -> Keys | None:
-        """The same keys on other columns, keeping only the pairs whose column has another name; None without any."""
-        pairs = tuple((names[mine], theirs) for mine, theirs in self.on if mine in names)
+    @staticmethod
+    def of(plan: Plan, columns: Iterable[tuple[str, str]]) -> Keys:
+        """Keys that pair columns of the restricted node with columns of `plan`."""
+        return Keys(plan, tuple((column(mine), column(theirs)) for mine, theirs in columns))
+
+    def through(self, columns: Mapping[str, Scalar]) -> Keys | None:
+        """The same keys on what the columns are made of, only the pairs that read no other; None without any."""
+        pairs = tuple((substitute(mine, columns), theirs) for mine, theirs in self.on
+                      if columns_of(mine) <= columns.keys())
         return replace(self, on=pairs) if pairs else None
 
+    def within(self, columns: Iterable[str]) -> Keys | None:
+        """The pairs that read only some columns."""
+        return self.through({c: column(c) for c in columns})
+
+    def renamed(self, names: Mapping[str, str]) -> Keys | None:
+        return self.through({old: column(new) for old, new in names.items()})
+
+    def completes(self, keys: Keys) -> bool:
+        """Whether none of the pairs is missing here."""
+        return len(self.on) == len(keys.on)
+
     @property
-    def columns(self) -> frozenset[str]:
-        return frozenset(mine for mine, _ in self.on)
+    def plain(self) -> Keys | None:
+        """The pairs on columns as they are, which can be compared anywhere: below a filter or a join, where rows are
+        that the query would not have looked at, an expression may fail."""
+        pairs = tuple((mine, theirs) for mine, theirs in self.on if is_column(mine))
+        return replace(self, on=pairs) if pairs else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +248,10 @@ class Project(Plan):
         return None if change is None else Project(change, (*self.outputs, (COUNT, column(COUNT))))
 
     def restricted(self, keys: Keys) -> Plan:
-        """Π(E) ⋉ K = Π(E ⋉ K) on the columns that Π merely passes on; the others are compared above it."""
-        passed = {out: e.name for out, e in self.outputs if e.key == "column"}
-        below = keys.renamed(passed)
-        plan = self if below is None else Project(self.child.restricted(below), self.outputs)
-        return plan if keys.columns <= passed.keys() else Restrict(plan, keys)
+        """Π(E) ⋉ K = Π(E ⋉ K), with what Π computes in the place of its columns."""
+        below = keys.through(dict(self.outputs))
+        assert below is not None
+        return Project(self.child.restricted(below), self.outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +311,10 @@ class Filter(Plan):
         return None if change is None else Filter(change, self.condition)
 
     def restricted(self, keys: Keys) -> Plan:
-        return Filter(self.child.restricted(keys), self.condition)
+        """σ(E) ⋉ K = σ(E ⋉ K)."""
+        below = keys.plain
+        plan = self if below is None else Filter(self.child.restricted(below), self.condition)
+        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
 
 
 def union(plans: Sequence[Plan], ids: tuple[str, ...]) -> Plan | None:

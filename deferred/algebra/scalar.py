@@ -122,6 +122,13 @@ def equated_columns(part: Scalar) -> tuple[str, str] | None:
     return None
 
 
+def equated(part: Scalar) -> list[tuple[Scalar, Scalar]]:
+    """The two values of a conjunct `x = y` or `x <=> y` in both orders, nothing for any other conjunct."""
+    if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
+        return []
+    return [(part.this, part.expression), (part.expression, part.this)]
+
+
 class Fresh:
     """A source of column ids and temporary names that no plan has used before."""
 

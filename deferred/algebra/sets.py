@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.plan import Keys, Plan, Project, union
+from deferred.algebra.plan import Keys, Plan, Project, Restrict, union
 from deferred.algebra.scalar import column
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Distinct(Plan):
         if change is None:
             return None
         change = d.shared(change)
-        new, old = d.states(self.child, change, Keys(change, tuple((c, c) for c in self.columns)))
+        new, old = d.states(self.child, change, Keys.of(change, zip(self.columns, self.columns, strict=True)))
         return d.difference(Distinct(new), Distinct(old), self.columns)
 
     def restricted(self, keys: Keys) -> Plan:
@@ -98,7 +98,7 @@ class SetOperation(Plan):
         rows = d.shared(Distinct(rows))
         states = []
         for side, change in zip(self.children, shared, strict=True):
-            keys = Keys(rows, tuple(zip(side.columns, self.ids, strict=True)))
+            keys = Keys.of(rows, zip(side.columns, self.ids, strict=True))
             states.append(d.states(side, change, keys))
         (new_left, old_left), (new_right, old_right) = states
         return d.difference(replace(self, left=new_left, right=new_right),
@@ -106,11 +106,16 @@ class SetOperation(Plan):
 
     def restricted(self, keys: Keys) -> Plan:
         """(E ∘ F) ⋉ K = (E ⋉ K) ∘ (F ⋉ K)."""
+        plain = keys.plain
+        if plain is None:
+            return Restrict(self, keys)
         sides = []
         for side in self.children:
-            below = keys.renamed(dict(zip(self.ids, side.columns, strict=True)))
-            sides.append(side if below is None else side.restricted(below))
-        return self.with_children(sides)
+            below = plain.renamed(dict(zip(self.ids, side.columns, strict=True)))
+            assert below is not None
+            sides.append(side.restricted(below))
+        plan = self.with_children(sides)
+        return plan if plain.completes(keys) else Restrict(plan, keys)
 
 
 def _named(change: Plan, columns: Sequence[str], ids: Sequence[str]) -> Plan:

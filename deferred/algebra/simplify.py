@@ -92,7 +92,7 @@ def empty_restriction(plan: Plan) -> Plan | None:
     """φ ⋉ K = E ⋉ φ = φ
 
     >>> from deferred.algebra.plan import Keys
-    >>> is_empty(empty_restriction(Restrict(_R, Keys(_PHI, (("a", "a"),)))))
+    >>> is_empty(empty_restriction(Restrict(_R, Keys.of(_PHI, [("a", "a")]))))
     True
     """
     if isinstance(plan, Restrict) and (is_empty(plan.child) or is_empty(plan.keys.plan)):

@@ -93,7 +93,7 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
     moved = d.shared(_moved(node, support, change))
     on = tuple((k, k) for k in node.keys)
     stored = Stored(support.name, kept)
-    old = d.shared(Restrict(stored, Keys(moved, on)) if on else stored)
+    old = d.shared(Restrict(stored, Keys.of(moved, on)) if on else stored)
     both = d.shared(_together(node, support, moved, old))
 
     unsafe = _unsafe(support)
@@ -104,7 +104,7 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
         known = exp.Anonymous(this="COALESCE", expressions=[unsafe, exp.false()])
         new.append(_advanced(node, support, Filter(both, exp.Not(this=known.copy()))))
         asked = d.shared(Project(Filter(both, known), (*((k, column(k)) for k in node.keys), (MARK, exp.true()))))
-        rows = d.shared(node.child.restricted(Keys(asked, on)) if on else node.child, when=asked)
+        rows = d.shared(node.child.restricted(Keys.of(asked, on)) if on else node.child, when=asked)
         again = parts_of(replace(node, child=rows))
         if not on:
             from deferred.algebra.join import Join

@@ -49,15 +49,15 @@ class Window(Plan):
         if change is None:
             return None
         change = d.shared(change)
-        keys = Keys(change, tuple((c, c) for c in self.partition)) if self.partition else None
+        keys = Keys.of(change, zip(self.partition, self.partition, strict=True)) if self.partition else None
         new, old = d.states(self.child, change, keys)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 
     def restricted(self, keys: Keys) -> Plan:
         """ω(E) ⋉ K = ω(E ⋉ K) on the partition columns: whole partitions stay or go."""
-        below = keys.renamed({c: c for c in self.partition})
+        below = keys.within(self.partition)
         plan = self if below is None else replace(self, child=self.child.restricted(below))
-        return plan if keys.columns <= set(self.partition) else Restrict(plan, keys)
+        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
 
     @property
     def decided(self) -> tuple[tuple[str, exp.Window], ...]:

@@ -256,9 +256,8 @@ def append_changes(context: Context, name: str, deletions: Any, insertions: Any)
             for label, rows, sign in (("deletions", deletions, -1), ("insertions", insertions, 1)):
                 given = frame(context.engine, [] if rows is None else rows, source)
                 listed = ", ".join(quoted(c) for c, _ in source.columns)
-                view = temporaries.name(label)
-                given.createOrReplaceTempView(view.strip("`"))
-                parts.append(f"SELECT {listed}, CAST({sign} AS BIGINT) AS {quoted(COUNT)} FROM {view}")
+                kept = temporaries.keep_frame(label, given)
+                parts.append(f"SELECT {listed}, CAST({sign} AS BIGINT) AS {quoted(COUNT)} FROM {kept}")
             rows_ = bags.net(" UNION ALL ".join(parts), source.columns)
             mark = Mark(f"deferred-log-{source.id}", batch, {"kind": "log", "batch": batch})
             context.engine.commit(f"INSERT INTO {table(source.log_location or '')} SELECT *, "

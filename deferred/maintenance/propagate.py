@@ -22,12 +22,9 @@ from deferred.maintenance.settle import confirm, settled, shown_version
 from deferred.maintenance.views import differential_path, mv_path, query
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
-from deferred.spark.engine import Mark, Temporaries, table
+from deferred.spark.engine import BROADCAST_ROWS, Mark, Temporaries, table
 from deferred.sql.dialect import quoted
 from deferred.sql.render import Renderer
-
-BROADCAST_ROWS = 200_000
-"""Up to this many changed rows are sent to the data instead of shuffling the data to them."""
 
 FULL_FRACTION = 0.3
 """With `auto`, above this part of the base rows a recomputation is taken for cheaper than a delta."""
@@ -118,9 +115,8 @@ def _changes(context: Context, definition: Definition, since: Cut, cut: Cut,
         with changes.guarded(source, after, upto):
             kept = temporaries.keep(f"log{number}",
                                     changes.net(context, source, after, upto, definition.read_columns(name)))
-        count = int(context.engine.rows(f"SELECT COUNT(*) AS rows FROM {kept}")[0]["rows"])
-        if count:
-            found[name], rows[name] = kept, count
+        if temporaries.rows(kept):
+            found[name], rows[name] = kept, temporaries.rows(kept)
     return found, rows
 
 
@@ -144,7 +140,7 @@ def _incremental(view: ViewRecord, definition: Definition, program: Program, ren
     """Run the delta program step by step; answers the temporary that holds the signed change of the view."""
     for step in program.steps:
         query_ = renderer.render(step.plan)
-        if step.when is not None and temporaries.is_empty(pinned.steps[step.when]):
+        if step.when is not None and not temporaries.rows(pinned.steps[step.when]):
             query_ = f"SELECT * FROM ({query_}) AS skipped WHERE FALSE"
         pinned.steps[step.name] = temporaries.keep(step.name, query_)
     assert program.result is not None

@@ -84,9 +84,9 @@ def apply(engine: Engine, temporaries: Temporaries, path: str, columns: Columns,
         rows = written_out(f"SELECT * FROM {changes}", columns)
         engine.commit(f"INSERT INTO {table(path)} ({names}) {rows}", mark)
     elif key:
-        engine.commit(_keyed_merge(path, columns, changes, key), mark)
+        engine.commit(_keyed_merge(path, columns, changes, key), mark, kept=True)
     else:
-        engine.commit(_bag_merge(engine, temporaries, path, columns, changes), mark)
+        engine.commit(_bag_merge(engine, temporaries, path, columns, changes), mark, kept=True)
     return deleted, inserted
 
 

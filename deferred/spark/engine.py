@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+
+BROADCAST_ROWS = 100_000
+"""Up to this many changed rows are sent to the data instead of shuffling the data to them."""
 
 _commits = threading.RLock()
 """Delta takes a commit's mark from the session's settings; two threads of one session must not mix theirs."""
@@ -126,14 +130,18 @@ class Engine:
         with _commits:
             self.sql(statement)
 
-    def commit(self, statement: str, mark: Mark) -> None:
-        """Run a writing statement whose Delta commit carries the mark; one that was made before is not made again."""
-        self.committing(mark, lambda: self.sql(statement))
+    def commit(self, statement: str, mark: Mark, kept: bool = False) -> None:
+        """Run a writing statement whose Delta commit carries the mark; one that was made before is not made again.
 
-    def committing(self, mark: Mark, write: Callable[[], object]) -> None:
-        """Run a write whose Delta commit carries the mark."""
+        `kept` says that a MERGE's source consists of kept results, so that Delta need not copy it.
+        """
+        self.committing(mark, lambda: self.sql(statement), {MATERIALIZE: "none"} if kept else {})
+
+    def committing(self, mark: Mark, write: Callable[[], object], more: Mapping[str, str] | None = None) -> None:
+        """Run a write whose Delta commit carries the mark, under some more settings."""
         conf = self.spark.conf
-        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version)}
+        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version),
+                    **(more or {})}
         with _commits, translated():
             for name, value in settings.items():
                 conf.set(name, value)
@@ -145,35 +153,47 @@ class Engine:
 
 
 class Temporaries:
-    """Results that later statements of one operation read: computed once, kept by Spark, sizes known to its planner."""
+    """Results that later statements of one operation read, computed once and kept by Spark.
+
+    They are checkpoints, not caches: a cached result carries the plan it came from into every plan that reads it, and
+    steps that read one another would double Spark's planning with each. What is empty is known to be so, and then the
+    optimizer drops whatever is joined with it; what is small is sent to the data.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
-        self._names: list[str] = []
-
-    def name(self, step: str) -> str:
-        return quoted(f"{self._prefix}_{step}")
+        self._rows: dict[str, int] = {}
 
     def keep(self, step: str, query: str) -> str:
         """Compute a query now; answers the name to read it by."""
-        name = self.name(step)
-        self._engine.sql(f"CACHE TABLE {name} AS {query}")
-        self._names.append(name)
-        return name
+        with translated():
+            return self.keep_frame(step, self._engine.spark.sql(query))
 
-    def is_empty(self, name: str) -> bool:
-        return not self._engine.rows(f"SELECT 1 FROM {name} LIMIT 1")
+    def keep_frame(self, step: str, frame: DataFrame) -> str:
+        """The same for a DataFrame."""
+        name = f"{self._prefix}_{step}"
+        with translated():
+            frame = frame.localCheckpoint(True)
+            rows = frame.count()
+            if rows <= BROADCAST_ROWS:
+                frame = frame.coalesce(1).hint("broadcast") if rows else frame.limit(0)
+            frame.createOrReplaceTempView(name)
+        self._rows[quoted(name)] = rows
+        return quoted(name)
+
+    def rows(self, name: str) -> int:
+        """How many rows a kept result has."""
+        return self._rows[name]
 
     def drop(self) -> None:
-        for name in reversed(self._names):
-            # The cache goes with the view; a session that is gone has nothing left to drop.
+        for name in self._rows:
+            # The rows go when nothing refers to them; a session that is gone has nothing left to drop.
             try:
-                self._engine.spark.sql(f"UNCACHE TABLE IF EXISTS {name}")
                 self._engine.spark.sql(f"DROP VIEW IF EXISTS {name}")
             except Exception:
                 return
-        self._names.clear()
+        self._rows.clear()
 
 
 def ddl(type_: DataType) -> str:

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from deferred.algebra.delta import alike
 from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join
+from deferred.algebra.join import Join, filtered
 from deferred.algebra.outer import OuterJoin
-from deferred.algebra.plan import Filter, Plan, Project, UnionAll, Values, pick
+from deferred.algebra.plan import Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import (
     Fresh,
@@ -504,13 +504,6 @@ def _unlike_apart(node: Plan, types: Mapping[str, str]) -> Plan:
     for part in unlike:
         part.set("this", exp.Paren(this=part.this))
     return replace(node, condition=conjunction(parts)) if unlike else node  # type: ignore[arg-type]
-
-
-def filtered(plan: Plan, condition: Scalar) -> Plan:
-    """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known."""
-    if isinstance(plan, Join):
-        return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
-    return Filter(plan, condition)
 
 
 def wrapped(expression: Scalar) -> Scalar:

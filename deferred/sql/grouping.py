@@ -325,7 +325,9 @@ def _stable(binder: Binder, call: Scalar) -> Scalar:
 def _stable_sum(binder: Binder, call: Scalar, name: str, value: Scalar, distinct: bool) -> Scalar:
     type_ = binder.types.of([value], binder.column_types)[0].lower()
     if type_ in FLOATING and name in ("min", "max"):
-        return exp.Add(this=call.copy(), expression=exp.cast(exp.Literal.number(0), type_, dialect="spark"))
+        # 0.0 and −0.0 are equal, and Spark shows whichever comes first: here −0.0 is the less, and so a group decides.
+        decided = "IF(x IS NULL, NULL, NAMED_STRUCT('v', x, 's', CAST(x AS STRING)))"
+        return _filled(f"{name.upper()}({decided}).v", call, x=value)
     if name in ("min", "max"):
         return call
     if type_ in FLOATING or type_ == "string":

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Protocol
 
+from sqlglot import exp
+
 from deferred.algebra.delta import Program
 from deferred.algebra.generate import Generate
 from deferred.algebra.group import Aggregate
@@ -26,7 +28,7 @@ from deferred.algebra.plan import (
     UnionAll,
     Values,
 )
-from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
+from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
 from deferred.algebra.support import Stored
 from deferred.algebra.window import Limit, Window
@@ -94,6 +96,13 @@ class Renderer:
 
     def scalar(self, expression: Scalar) -> str:
         return expression.sql(dialect=self.dialect)  # type: ignore[arg-type]
+
+    def scalar_of(self, alias: str, expression: Scalar) -> str:
+        """An expression over the columns of one side; the other may have columns of the same names."""
+        if isinstance(expression, exp.Column):
+            return f"{alias}.{self.quote(expression.name)}"
+        return "(" + self.scalar(rewrite(expression, lambda node: exp.column(node.name, alias, quoted=True)
+                                 if isinstance(node, exp.Column) else None)) + ")"
 
     def list(self, names: Iterable[str], of: str = "") -> str:
         prefix = f"{of}." if of else ""
@@ -195,7 +204,8 @@ class Renderer:
     @render.register
     def _(self, plan: OuterJoin) -> str:
         words = {"LEFT": "LEFT JOIN", "FULL": "FULL JOIN", "SEMI": self.semi_join, "ANTI": self.anti_join}
-        return (f"SELECT {self.list(plan.columns)} FROM {self.below(plan.left, 'l')} {words[plan.kind]} "
+        hint = self.hint("l") if COUNT in plan.left.columns else ""
+        return (f"SELECT {hint}{self.list(plan.columns)} FROM {self.below(plan.left, 'l')} {words[plan.kind]} "
                 f"{self.below(plan.right, 'r')} ON {self.scalar(plan.condition)}")
 
     @render.register
@@ -226,7 +236,8 @@ class Renderer:
 
     @render.register
     def _(self, plan: Restrict) -> str:
-        on = " AND ".join(f"l.{self.quote(a)} IS NOT DISTINCT FROM r.{self.quote(b)}" for a, b in plan.keys.on)
+        on = " AND ".join(f"{self.scalar_of('l', a)} IS NOT DISTINCT FROM {self.scalar_of('r', b)}"
+                          for a, b in plan.keys.on)
         return (f"SELECT {self.hint('r')}{self.list(plan.columns, 'l')} FROM {self.below(plan.child, 'l')} "
                 f"{self.semi_join} {self.below(plan.keys.plan, 'r')} ON {on}")
 

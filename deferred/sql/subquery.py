@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from deferred.algebra.generate import Generate
 from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join
+from deferred.algebra.join import Join, filtered
 from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
 from deferred.algebra.plan import Filter, Plan, Project, UnionAll, Values, used
 from deferred.algebra.scalar import (
@@ -208,7 +208,7 @@ class _Unnesting:
             return product_of(node, domain, []), values
         if isinstance(node, Filter):
             child, values = self.plan(node.child)
-            return Filter(child, self.put(node.condition, values)), values
+            return filtered(child, self.put(node.condition, values)), values
         if isinstance(node, Project):
             child, values = self.plan(node.child)
             outputs = tuple((name, self.put(e, values)) for name, e in node.outputs)

@@ -139,7 +139,7 @@ def test_expressions_over_aggregates_and_distinct_arguments():
 
 
 def test_restriction_is_null_safe():
-    keys = Keys(Values(("k",), ((sql("NULL"),), (sql("2"),))), (("c1", "k"),))
+    keys = Keys.of(Values(("k",), ((sql("NULL"),), (sql("2"),))), [("c1", "k")])
     assert evaluate(Restrict(R, keys), STATE) == {(2, None): 1, (None, 30): 1}
 
 

@@ -1,4 +1,4 @@
-"""Checks one case on DuckDB, and shrinks a case that fails to a small script.
+"""Checks one case on DuckDB or on Spark, and shrinks a case that fails to a small script.
 
 Checked are: the bound plan means what the query says; after every step the view's old rows and the delta are the
 recomputed rows; the delta is netted and deletes only what is there; the support tables hold what they should.
@@ -12,18 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import duckdb
-import sqlglot
 from sqlglot import exp
 
 from deferred.errors import DeferredError
 from deferred.sql.dialect import ViewSQL, parse_query
-from tests.fuzz.duck import Database, added
+from tests.fuzz.duck import CannotRun, Database, added
 from tests.fuzz.generator import Case, Change, Row
+from tests.fuzz.on_spark import SparkDatabase
+
+AnyDatabase = Database | SparkDatabase
 
 
 class Skipped(Exception):
-    """DuckDB itself cannot run the query, or a view may not contain it: nothing to compare."""
+    """The engine itself cannot run the query, or a view may not contain it: nothing to compare."""
 
 
 class Refused(Skipped):
@@ -41,7 +42,7 @@ class Failure(Exception):
         return f"{self.kind}: {self.evidence}"
 
 
-def check(case: Case, database: Database | None = None) -> None:
+def check(case: Case, database: AnyDatabase | None = None) -> None:
     """Raises Failure where the case is wrong. A database with the case's tables may be given, to be used again."""
     db = database or Database(case.schemas)
     try:
@@ -51,7 +52,7 @@ def check(case: Case, database: Database | None = None) -> None:
             db.close()
 
 
-def _check(case: Case, db: Database) -> None:
+def _check(case: Case, db: AnyDatabase) -> None:
     for name, rows in case.initial.items():
         db.replace(name, Counter(rows))
     shown = _recomputed(db, case.query)
@@ -74,7 +75,7 @@ def _check(case: Case, db: Database) -> None:
         shown = fresh
 
 
-def _apply(db: Database, step: dict[str, Change]) -> list[str]:
+def _apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
     """Change the tables and write their net logs; answers the tables that have a log, be it empty."""
     for name, change in step.items():
         state = db.state[name]
@@ -84,11 +85,11 @@ def _apply(db: Database, step: dict[str, Change]) -> list[str]:
     return list(step)
 
 
-def _recomputed(db: Database, query: str) -> Counter[Row]:
+def _recomputed(db: AnyDatabase, query: str) -> Counter[Row]:
     try:
         return db.query(query)
-    except (duckdb.Error, sqlglot.ParseError) as error:
-        raise Skipped(f"{type(error).__name__}: {error}") from None
+    except CannotRun as error:
+        raise Skipped(str(error)) from None
 
 
 def _run(kind: str, action: Callable[[], Any]) -> Any:
@@ -107,10 +108,10 @@ def _expect(kind: str, got: Counter[Row], wanted: Counter[Row], where: str = "")
 # ---- shrinking
 
 
-def shrink(case: Case, kind: str, seconds: float = 60) -> Case:
+def shrink(case: Case, kind: str, seconds: float = 60, database: AnyDatabase | None = None) -> Case:
     """The smallest case found that still fails in the same way: fewer steps and rows, less of the query."""
     deadline = time.monotonic() + seconds
-    db = Database(case.schemas)
+    db = database or Database(case.schemas)
     smaller = True
     while smaller and time.monotonic() < deadline:
         smaller = False
@@ -120,11 +121,12 @@ def shrink(case: Case, kind: str, seconds: float = 60) -> Case:
             if _fails(candidate, kind, db):
                 case, smaller = candidate, True
                 break
-    db.close()
+    if database is None:
+        db.close()
     return case
 
 
-def _fails(case: Case, kind: str, db: Database) -> bool:
+def _fails(case: Case, kind: str, db: AnyDatabase) -> bool:
     try:
         check(case, db)
     except Failure as failure:

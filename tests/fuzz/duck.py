@@ -30,6 +30,10 @@ TYPES = {"INTEGER": "int", "BIGINT": "bigint", "VARCHAR": "string", "DOUBLE": "d
          "HUGEINT": "decimal(38,0)", "DATE": "date", "FLOAT": "float", "TIMESTAMP": "timestamp_ntz", '"NULL"': "void"}
 
 
+class CannotRun(Exception):
+    """The engine cannot run the query that its author wrote, so there is nothing to compare with."""
+
+
 class DuckSQL(DuckDB):
     """DuckDB's dialect for calls that ViewSQL keeps as names with arguments."""
 
@@ -127,10 +131,13 @@ class Database:
 
     def query(self, sql: str) -> Counter[Row]:
         """A query as its author wrote it."""
-        return self._bag(translated(sql))
+        try:
+            return self._bag(translated(sql))
+        except (duckdb.Error, sqlglot.ParseError) as error:
+            raise CannotRun(f"{type(error).__name__}: {error}") from None
 
     def _bag(self, sql: str) -> Counter[Row]:
-        return Counter(tuple(map(_plain, row)) for row in self.connection.execute(sql).fetchall())
+        return Counter(tuple(map(plain, row)) for row in self.connection.execute(sql).fetchall())
 
     # ---- plans
 
@@ -179,10 +186,10 @@ class Database:
         self._move(program, renderer)
         result: Counter[Row] = Counter()
         for row in rows:
-            plain = tuple(map(_plain, row[:-1]))
+            key = tuple(map(plain, row[:-1]))
             assert row[-1] != 0, f"not netted, a count of zero: {row}"
-            assert plain not in result, f"not netted, twice: {row}"
-            result[plain] = row[-1]
+            assert key not in result, f"not netted, twice: {row}"
+            result[key] = row[-1]
         return result
 
     def _move(self, program: Program, renderer: DuckRenderer) -> None:
@@ -211,12 +218,12 @@ def _literal(value: Any) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Values that can be keys and that compare by what they are."""
-    if isinstance(value, list):
-        return tuple(map(_plain, value))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
     if isinstance(value, dict):
-        return tuple((k, _plain(v)) for k, v in value.items())
+        return tuple((k, plain(v)) for k, v in value.items())
     if isinstance(value, float):
         return repr(value)
     return value

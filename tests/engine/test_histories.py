@@ -1,0 +1,160 @@
+"""Random histories: whatever is written and maintained in whatever order, the invariant holds after every step."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.support import assert_fresh, make
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+TABLES = {"r": "a INT, b INT, s STRING", "t": "a INT, d DECIMAL(8,2), f DOUBLE", "u": "a INT, b INT, s STRING"}
+
+VIEWS = {
+    "joined": "SELECT r.a, r.b, t.d, t.f FROM r JOIN t ON r.a = t.a WHERE r.b <> 0 OR r.b IS NULL",
+    "paired": "SELECT x.a, x.s, y.s AS other FROM r x JOIN r y ON x.a = y.b",
+    "stacked": "SELECT a, b, s FROM r UNION ALL SELECT a, b, s FROM u WHERE b > 0",
+    "merged": "SELECT a, s FROM r UNION SELECT a, s FROM u",
+    "less": "SELECT a, b FROM r EXCEPT ALL SELECT a, b FROM u",
+    "common": "SELECT a, b, s FROM r INTERSECT SELECT a, b, s FROM u",
+    "grouped": "SELECT a, COUNT(*) AS n, COUNT(d) AS m, SUM(d) AS total, AVG(d) AS mean, SUM(f) AS floats, "
+               "AVG(f) AS middle, MIN(f) AS low, MAX(d) AS high FROM t GROUP BY a",
+    "whole": "SELECT COUNT(*) AS n, SUM(b) AS total, AVG(b) AS mean, MIN(s) AS low, MAX(a) AS high FROM u",
+    "busy": "SELECT r.s, SUM(t.d) AS total, COUNT(DISTINCT r.a) AS keys FROM r JOIN t USING (a) GROUP BY r.s "
+            "HAVING COUNT(*) > 1",
+    "twice": "WITH g AS (SELECT a, COUNT(*) AS n FROM u GROUP BY a) "
+             "SELECT x.a, x.n, y.n AS other FROM g x JOIN g y ON x.a = y.a + 1",
+    "kinds": "SELECT DISTINCT s, b IS NULL AS missing FROM r",
+    "unmatched": "(SELECT a FROM r EXCEPT SELECT a FROM t) UNION ALL (SELECT a FROM r INTERSECT ALL SELECT b FROM u)",
+    "above": "SELECT n, COUNT(*) AS groups, SUM(total) AS total FROM grouped GROUP BY n",
+}
+
+HISTORIES = [
+    ("combined", 11, ("joined", "less", "grouped", "above")),
+    ("base_log", 13, ("paired", "merged", "whole", "twice")),
+    ("differential", 14, ("stacked", "common", "grouped")),
+    ("immediate", 15, ("kinds", "busy", "unmatched")),
+]
+RECOMPUTED = {"whole", "common"}
+STEPS = int(os.environ.get("DEFERRED_HISTORY_STEPS", "8"))
+
+
+class History:
+    """One random history on a warehouse of its own."""
+
+    def __init__(self, wh: Any, folder: Path, scenario: str, seed: int, names: tuple[str, ...]) -> None:
+        self.wh, self.scenario, self.names = wh, scenario, names
+        self.random = random.Random(seed)
+        self.paths = {name: make(wh.spark, folder / name, columns) for name, columns in TABLES.items()}
+        self.done: list[str] = []
+        for name, path in self.paths.items():
+            wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES {self.rows(name, 6)}")
+            wh.track(name, path)
+        for name in names:
+            policy = "full" if name in RECOMPUTED else "incremental"
+            wh.create_view(name, VIEWS[name], scenario=scenario, refresh_policy=policy)
+
+    # ---- values
+
+    def small(self) -> str:
+        return self.random.choice(["0", "1", "2", "3", "NULL"])
+
+    def word(self) -> str:
+        return self.random.choice(["'x'", "'y'", "''", "NULL"])
+
+    def row(self, table: str) -> str:
+        if table == "t":
+            decimal = self.random.choice(["NULL", f"{self.random.randint(-300, 300) / 100}"])
+            double = self.random.choice(["NULL", "DOUBLE('NaN')", "-0.0D", f"{self.random.randint(-9, 9) / 4}D"])
+            return f"({self.small()}, {decimal}, {double})"
+        return f"({self.small()}, {self.small()}, {self.word()})"
+
+    def rows(self, table: str, count: int) -> str:
+        return ", ".join(self.row(table) for _ in range(count))
+
+    def condition(self) -> str:
+        return self.random.choice(["a = 1", "a = 2 OR a IS NULL", "a >= 3", "a IN (0, 1) AND a < 1"])
+
+    # ---- statements
+
+    def statement(self, name: str, target: str) -> str:
+        """A change of one table; `target` is how it is called."""
+        column = "f" if name == "t" else "b"
+        kind = self.random.choice(["insert", "insert", "delete", "update", "merge"])
+        if kind == "insert":
+            return f"INSERT INTO {target} VALUES {self.rows(name, self.random.randint(1, 3))}"
+        if kind == "delete":
+            return f"DELETE FROM {target} WHERE {self.condition()}"
+        if kind == "update":
+            return f"UPDATE {target} SET {column} = {column} + 1, a = {self.small()} WHERE {self.condition()}"
+        return (f"MERGE INTO {target} AS x USING (SELECT CAST({self.small()} AS INT) AS k) AS y ON x.a = y.k "
+                f"WHEN MATCHED AND x.{column} > 1 THEN DELETE WHEN MATCHED THEN UPDATE SET {column} = 2 "
+                f"WHEN NOT MATCHED THEN INSERT (a, {column}) VALUES (y.k, 1)")
+
+    # ---- steps
+
+    def transaction(self) -> str:
+        names = self.random.sample(sorted(TABLES), self.random.randint(1, 3))
+        texts = [self.statement(name, name) for name in names]
+        with self.wh.transaction() as tx:
+            for text in texts:
+                tx.sql(text)
+        return "; ".join(texts)
+
+    def write(self) -> str:
+        name = self.random.choice(sorted(TABLES))
+        target = f"delta.`{self.paths[name]}`"
+        kind = self.random.choice(["statement", "statement", "overwrite", "optimize", "restore"])
+        text = {
+            "statement": self.statement(name, target),
+            "overwrite": f"INSERT OVERWRITE {target} VALUES {self.rows(name, 4)}",
+            "optimize": f"OPTIMIZE {target}",
+            "restore": f"RESTORE TABLE {target} TO VERSION AS OF 2",
+        }[kind]
+        self.wh.spark.sql(text)
+        if self.scenario in ("immediate", "differential"):
+            self.wh.sync()
+        return text
+
+    def propagate(self) -> str:
+        names = self.random.sample(self.names, 2)
+        for name in names:
+            self.wh.propagate(name)
+        return f"propagate {names}"
+
+    def partial_refresh(self) -> str:
+        name = self.random.choice(self.names)
+        self.wh.partial_refresh(name)
+        return f"partial_refresh {name}"
+
+    def refresh(self) -> str:
+        order = self.random.choice(["propagate_first", "partial_first"])
+        for name in self.names:  # upstream before downstream
+            self.wh.refresh(name, order=order)
+        assert_fresh(self.wh, *self.names)
+        return f"refresh {order}"
+
+    def run(self) -> None:
+        steps = [self.transaction, self.write, self.propagate, self.partial_refresh, self.transaction, self.write]
+        for number in range(STEPS):
+            final = number == STEPS - 1
+            step = self.refresh if final else self.random.choice(steps)
+            self.done.append(step())
+            # One view after every step, and all of them at the end: the views of a history see the same writes.
+            for name in self.names if final else [self.names[number % len(self.names)]]:
+                self.wh.verify(name)
+
+
+@pytest.mark.parametrize(("scenario", "seed", "names"), HISTORIES, ids=lambda v: str(v))
+def test_random_history(warehouse: Any, tmp_path: Path, scenario: str, seed: int, names: tuple[str, ...]) -> None:
+    history = History(warehouse, tmp_path / "tables", scenario, seed, names)
+    try:
+        history.run()
+    except BaseException:
+        print(f"seed {seed}, after:", *history.done, sep="\n  ")
+        raise

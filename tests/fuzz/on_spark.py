@@ -1,0 +1,127 @@
+"""The same checks on Spark: tables are temporary views of one session, in one state at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deferred.algebra.delta import Program, differentiate
+from deferred.algebra.plan import COUNT
+from deferred.sql.bind import Bound, bind
+from deferred.sql.render import Renderer
+from deferred.sql.supporting import contents
+from deferred.sql.types import Types
+from tests.fuzz.duck import CannotRun, Row, Schema, plain
+
+
+class SparkDatabase:
+    """Tables with a schema each; the state is the bag of rows of each table."""
+
+    def __init__(self, spark: Any, schemas: Mapping[str, Schema]) -> None:
+        self.spark, self.schemas = spark, schemas
+        self.state: dict[str, Counter[Row]] = {}
+        self._renderer = Renderer(self, broadcast=False)
+        self._types = Types(lambda sql: [(f.name, f.dataType.simpleString()) for f in spark.sql(sql).schema.fields])
+
+    def close(self) -> None:
+        """The views stay until others of their names replace them: a session has no better place for them."""
+
+    # ---- what the renderer asks
+
+    def scan(self, table: str) -> str:
+        return f"`{table}`"
+
+    def change(self, table: str) -> str:
+        return f"`changes of {table}`"
+
+    def ref(self, name: str) -> str:
+        return f"`{name}`"
+
+    def stored(self, name: str) -> str:
+        return f"`{name}`"
+
+    def bind(self, sql: str) -> Bound:
+        return bind(sql, lambda path: (path[-1], self.schemas[path[-1]]), self._types)
+
+    # ---- states
+
+    def replace(self, name: str, rows: Counter[Row]) -> None:
+        """Give a table another state."""
+        self._view(name, list(rows.elements()), self._columns(name))
+        self.state[name] = Counter(rows)
+
+    def log(self, name: str, change: Mapping[Row, int]) -> None:
+        """Write the net log of a table: signed counts, none zero."""
+        self._view(f"changes of {name}", [(*row, n) for row, n in change.items() if n],
+                   f"{self._columns(name)}, `{COUNT}` bigint")
+
+    def _columns(self, name: str) -> str:
+        return ", ".join(f"`{c}` {t.replace(': ', ':')}" for c, t in self.schemas[name])
+
+    def _view(self, name: str, rows: list[Any], schema: Any) -> None:
+        self.spark.createDataFrame(rows, schema).createOrReplaceTempView(f"`{name}`")
+
+    def query(self, sql: str) -> Counter[Row]:
+        """A query as its author wrote it."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self._bag(sql)
+        except AnalysisException as error:
+            raise CannotRun(str(error)) from None
+
+    def _bag(self, sql: str) -> Counter[Row]:
+        return Counter(tuple(map(plain, row)) for row in self.spark.sql(sql).collect())
+
+    # ---- plans
+
+    def evaluate(self, bound: Bound) -> Counter[Row]:
+        return self._bag(self._renderer.render(bound.plan))
+
+    def keep(self, bound: Bound) -> None:
+        """Fill the view's support tables at the current state."""
+        for name, plan in contents(bound.plan).items():
+            self._store(name, self.spark.sql(self._renderer.render(plan)))
+
+    def strays(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
+        """The support tables that do not hold what they would if they were filled now: what they hold, and should."""
+        states = {name: (self._bag(f"SELECT * FROM `{name}`"), self._bag(self._renderer.render(plan)))
+                  for name, plan in contents(bound.plan).items()}
+        return {name: (kept, fresh) for name, (kept, fresh) in states.items() if kept != fresh}
+
+    def _store(self, name: str, frame: Any) -> None:
+        self._view(name, frame.collect(), frame.schema)
+
+    def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
+        """Run the delta program; answers the net signed change of each row."""
+        program = differentiate(bound.plan, changed, bound.types)
+        if program.result is None:
+            return Counter()
+        for step in program.steps:
+            skipped = step.when is not None and not self.spark.sql(f"SELECT 1 FROM `{step.when}` LIMIT 1").collect()
+            self._store(step.name, self.spark.sql(
+                f"SELECT * FROM ({self._renderer.render(step.plan)}) AS q{' WHERE FALSE' if skipped else ''}"))
+        rows = self.spark.sql(self._renderer.render(program.result)).collect()
+        self._move(program)
+        result: Counter[Row] = Counter()
+        for row in rows:
+            key = tuple(map(plain, row[:-1]))
+            assert row[-1] != 0, f"not netted, a count of zero: {row}"
+            assert key not in result, f"not netted, twice: {row}"
+            result[key] = row[-1]
+        return result
+
+    def _move(self, program: Program) -> None:
+        """Bring the support tables to the new state."""
+        for name, upkeep in program.supports.items():
+            rows = self._renderer.render(upkeep.rows)
+            moved = self.spark.sql(rows)
+            if upkeep.keys:
+                assert upkeep.gone is not None
+                kept = f"SELECT * FROM `{name}`"
+                for touched in (rows, self._renderer.render(upkeep.gone)):
+                    same = " AND ".join(f"s.`{k}` <=> n.`{k}`" for k in upkeep.keys)
+                    kept = f"SELECT s.* FROM ({kept}) AS s LEFT ANTI JOIN ({touched}) AS n ON {same}"
+                moved = self.spark.sql(kept).unionByName(moved)
+            self._store(name, moved)

@@ -1,0 +1,35 @@
+"""Some of the same random views on Spark: its own answer to the text against the delta programs that it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fuzz.check import Failure, Skipped, check, script, shrink
+from tests.fuzz.generator import random_schemas
+from tests.fuzz.on_spark import SparkDatabase
+from tests.fuzz.run import SHARED, case_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+FIRST = 5_000
+WANTED = 60
+
+
+def test_views_equal_their_recomputation(spark: Any) -> None:
+    checked, skipped, seed = 0, 0, FIRST
+    while checked < WANTED:
+        database = SparkDatabase(spark, random_schemas(seed // SHARED))
+        case, _ = case_of(seed)
+        try:
+            check(case, database)
+            checked += 1
+        except Skipped:
+            skipped += 1
+            assert skipped < WANTED / 4, "too many views that Spark cannot run"
+        except Failure as failure:
+            small = shrink(case, failure.kind, 120, database)
+            pytest.fail(f"{failure}\n\n{script(small, failure)}")
+        seed += 1
+    print(f"seeds {FIRST} to {seed - 1}: {checked} views, {skipped} that Spark cannot run")
