@@ -16,7 +16,7 @@ airflow: ## Airflow on the demo data, to look at: prints its address and login, 
 	@.venv/bin/python -m deferred.airflow
 
 test: lint ## everything that must hold: ruff, mypy, all tests
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-airflow: ## the tests on a real Airflow and in a real browser
 	@tools/setup.sh test

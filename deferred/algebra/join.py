@@ -109,13 +109,6 @@ class Join(Plan):
         return plan if whole else Restrict(plan, keys)
 
 
-def filtered(plan: Plan, condition: Scalar) -> Plan:
-    """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known."""
-    if isinstance(plan, Join):
-        return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
-    return Filter(plan, condition)
-
-
 def _filtered(result: Plan, pending: list[Scalar]) -> tuple[Plan, list[Scalar]]:
     """Apply the conjuncts that one input alone decides."""
     ready = [p for p in pending if columns_of(p) <= set(result.columns)]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deferred.algebra.join import Join
-from deferred.algebra.plan import COUNT, Keys, Plan, Project, Restrict, pick, union
-from deferred.algebra.scalar import Scalar, column, conjuncts, equated_columns
+from deferred.algebra.plan import COUNT, Filter, Keys, Plan, Project, Restrict, pick, union
+from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, conjuncts, equated_columns
 from deferred.algebra.sets import Distinct
 
 if TYPE_CHECKING:
@@ -156,3 +156,34 @@ class OuterJoin(Plan):
 def _rows(plan: Plan) -> Keys:
     """The rows of a plan as keys."""
     return Keys.of(plan, zip(plan.columns, plan.columns, strict=True))
+
+
+def filtered(plan: Plan, condition: Scalar) -> Plan:
+    """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known.
+
+    An equality of columns cannot fail, so it goes below what stands between it and the join that it links.
+    """
+    if isinstance(plan, Join):
+        return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
+    rest = []
+    for part in conjuncts(condition):
+        sunk = _sunk(plan, part) if equated_columns(part) else None
+        if sunk is None:
+            rest.append(part)
+        else:
+            plan = sunk
+    above = conjunction(rest)
+    return plan if above is None else Filter(plan, above)
+
+
+def _sunk(plan: Plan, part: Scalar) -> Plan | None:
+    """The plan with a conjunct taken into an inner join below it, None where there is none that has its columns."""
+    if isinstance(plan, Join):
+        return filtered(plan, part) if columns_of(part) <= set(plan.columns) else None
+    if isinstance(plan, Filter):
+        below = _sunk(plan.child, part)
+        return None if below is None else Filter(below, plan.condition)
+    if isinstance(plan, OuterJoin) and plan.kind != FULL and columns_of(part) <= set(plan.left.columns):
+        below = _sunk(plan.left, part)
+        return None if below is None else replace(plan, left=below)
+    return None

@@ -85,6 +85,12 @@ def conjuncts(condition: Scalar | None) -> list[Scalar]:
 
     >>> [c.sql() for c in conjuncts(exp.and_(column("a"), column("b"), column("c")))]
     ['"a"', '"b"', '"c"']
+
+    What all parts of a disjunction have in common is a part of its own: (p AND q) OR (p AND r) = p AND (q OR r).
+
+    >>> from sqlglot import parse_one
+    >>> [c.sql() for c in conjuncts(parse_one("(p AND q) OR (r AND p)"))]
+    ['p', 'q OR r']
     """
     if condition is None:
         return []
@@ -92,6 +98,27 @@ def conjuncts(condition: Scalar | None) -> list[Scalar]:
         return conjuncts(condition.this)
     if isinstance(condition, exp.And):
         return conjuncts(condition.this) + conjuncts(condition.expression)
+    if isinstance(condition, exp.Or):
+        return _common(condition)
+    return [condition]
+
+
+def _common(condition: exp.Or) -> list[Scalar]:
+    sides = [conjuncts(side) for side in _disjuncts(condition)]
+    common = [part for part in sides[0] if all(part in side for side in sides[1:])]
+    if not common:
+        return [condition]
+    rest = [conjunction(part for part in side if part not in common) for side in sides]
+    if any(side is None for side in rest):
+        return common
+    return [*common, exp.or_(*(side for side in rest if side is not None), copy=True)]
+
+
+def _disjuncts(condition: Scalar) -> list[Scalar]:
+    if isinstance(condition, exp.Paren):
+        return _disjuncts(condition.this)
+    if isinstance(condition, exp.Or):
+        return _disjuncts(condition.this) + _disjuncts(condition.expression)
     return [condition]
 
 

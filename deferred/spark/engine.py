@@ -7,7 +7,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,12 @@ MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 BROADCAST_ROWS = 100_000
 """Up to this many changed rows are sent to the data instead of shuffling the data to them."""
+
+CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+
+_operations: dict[int, tuple[str | None, int]] = {}
+"""Sessions with operations at work: what CONSTRAINTS was before, and how many of them there are."""
+_operations_lock = threading.Lock()
 
 _commits = threading.RLock()
 """Delta takes a commit's mark from the session's settings; two threads of one session must not mix theirs."""
@@ -118,10 +124,11 @@ class Engine:
     def temporaries(self) -> Iterator[Temporaries]:
         """Temporary results of one operation, gone when it ends."""
         temporaries = Temporaries(self)
-        try:
-            yield temporaries
-        finally:
-            temporaries.drop()
+        with _without_constraints(self.spark):
+            try:
+                yield temporaries
+            finally:
+                temporaries.drop()
 
     # ---- commits
 
@@ -150,6 +157,32 @@ class Engine:
             finally:
                 for name in settings:
                     conf.unset(name)
+
+
+@contextmanager
+def _without_constraints(spark: SparkSession) -> Iterator[None]:
+    """Spark plans without inferring conditions from conditions, for as long as an operation of the session lasts.
+
+    A checkpoint remembers the conditions that held for its columns, and Spark 4.2 trips over them where it has left
+    out one of the columns and a UNION follows ("key not found"). Long delta programs are also planned in half the time.
+    """
+    with _operations_lock:
+        before, count = _operations.get(id(spark), (None, 0))
+        if not count:
+            before = spark.conf.get(CONSTRAINTS)
+            spark.conf.set(CONSTRAINTS, "false")
+        _operations[id(spark)] = (before, count + 1)
+    try:
+        yield
+    finally:
+        with _operations_lock:
+            before, count = _operations.pop(id(spark))
+            if count > 1:
+                _operations[id(spark)] = (before, count - 1)
+            else:
+                # A session that is gone has nothing left to set.
+                with suppress(Exception):
+                    spark.conf.set(CONSTRAINTS, before or "true")
 
 
 class Temporaries:

@@ -33,6 +33,10 @@ def packages() -> str:
     return f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}"
 
 
+def _listed(*names: str | None) -> str:
+    return ",".join(name for name in names if name)
+
+
 def start(master: str | None, remote: str | None, conf: Mapping[str, str]) -> SparkSession:
     """A session: the Connect server's when an address is given, else one on a master, else a local one."""
     from pyspark.errors import PySparkException
@@ -45,7 +49,7 @@ def start(master: str | None, remote: str | None, conf: Mapping[str, str]) -> Sp
             return SparkSession.builder.remote(remote).getOrCreate()
         builder = SparkSession.builder.master(master or "local[*]").appName("deferred")
         settings = {**(LOCAL if not master or master.startswith("local") else {}), **DELTA,
-                    "spark.jars.packages": packages(), **conf}
+                    **conf, "spark.jars.packages": _listed(packages(), conf.get("spark.jars.packages"))}
         for name, value in settings.items():
             builder = builder.config(name, str(value))
         return builder.getOrCreate()

@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from deferred.algebra.delta import alike
 from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join, filtered
-from deferred.algebra.outer import OuterJoin
+from deferred.algebra.join import Join
+from deferred.algebra.outer import OuterJoin, filtered
 from deferred.algebra.plan import Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import (
@@ -228,8 +228,11 @@ class Binder:
 
     def where(self, plan: Plan, scope: Scope, condition: exp.Expr, clause: str,
               lifted: Callable[[Scalar], Scalar] = lambda e: e, aliases: Mapping[str, Scalar] | None = None) -> Plan:
-        """σ by a condition of the text; a conjunct that is [NOT] EXISTS or [NOT] IN becomes a semi or anti join."""
-        for part in conjuncts(condition):
+        """σ by a condition of the text; a conjunct that is [NOT] EXISTS or [NOT] IN becomes a semi or anti join.
+
+        Conjuncts without a subquery come first: the joins that they link would otherwise be products below it.
+        """
+        for part in sorted(conjuncts(condition), key=lambda part: part.find(exp.Query, exp.Exists) is not None):
             negated, inner = False, part
             while isinstance(inner, (exp.Not, exp.Paren)):
                 negated = negated != isinstance(inner, exp.Not)

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from deferred.algebra.generate import Generate
 from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join, filtered
-from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
+from deferred.algebra.join import Join
+from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin, filtered
 from deferred.algebra.plan import Filter, Plan, Project, UnionAll, Values, used
 from deferred.algebra.scalar import (
     Scalar,

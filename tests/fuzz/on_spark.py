@@ -8,6 +8,7 @@ from typing import Any
 
 from deferred.algebra.delta import Program, differentiate
 from deferred.algebra.plan import COUNT
+from deferred.spark.engine import Engine
 from deferred.sql.bind import Bound, bind
 from deferred.sql.render import Renderer
 from deferred.sql.supporting import contents
@@ -60,7 +61,7 @@ class SparkDatabase:
         return ", ".join(f"`{c}` {t.replace(': ', ':')}" for c, t in self.schemas[name])
 
     def _view(self, name: str, rows: list[Any], schema: Any) -> None:
-        self.spark.createDataFrame(rows, schema).createOrReplaceTempView(f"`{name}`")
+        self._store(name, self.spark.createDataFrame(rows, schema))
 
     def query(self, sql: str) -> Counter[Row]:
         """A query as its author wrote it."""
@@ -91,13 +92,18 @@ class SparkDatabase:
         return {name: (kept, fresh) for name, (kept, fresh) in states.items() if kept != fresh}
 
     def _store(self, name: str, frame: Any) -> None:
-        self._view(name, frame.collect(), frame.schema)
+        frame.localCheckpoint().createOrReplaceTempView(f"`{name}`")
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
         """Run the delta program; answers the net signed change of each row."""
         program = differentiate(bound.plan, changed, bound.types)
         if program.result is None:
             return Counter()
+        with Engine(self.spark).temporaries():
+            return self._run(program)
+
+    def _run(self, program: Program) -> Counter[Row]:
+        assert program.result is not None
         for step in program.steps:
             skipped = step.when is not None and not self.spark.sql(f"SELECT 1 FROM `{step.when}` LIMIT 1").collect()
             self._store(step.name, self.spark.sql(

@@ -47,11 +47,11 @@ class Large(SparkDatabase):
             path = str(folder / name)
             spark.sql(f"SELECT {columns} FROM RANGE({ROWS})").coalesce(1).write.parquet(path)
             spark.read.parquet(path).createOrReplaceTempView(f"`{name}`")
-            self._keep(f"log of {name}", f"SELECT *, 1L AS `{COUNT}` FROM `{name}` WHERE `{schema[0][0]}` = "
+            self._keep(f"log_of_{name}", f"SELECT *, 1L AS `{COUNT}` FROM `{name}` WHERE `{schema[0][0]}` = "
                        f"(SELECT MAX(`{schema[0][0]}`) FROM `{name}`) LIMIT 2")
 
     def change(self, table: str) -> str:
-        return self._kept[f"log of {table}"]
+        return self._kept[f"log_of_{table}"]
 
     def ref(self, name: str) -> str:
         return self._kept[name]

@@ -43,7 +43,7 @@ def tables(spark: Any) -> SparkDatabase:
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.construct in NOT_ON_DUCKDB], ids=named)
 def test_an_example_is_right_after_changes_on_spark(line: Line, tables: SparkDatabase) -> None:
-    random = Random(line.example)
+    random = Random(f"{line.example} on Spark")
     bound = tables.bind(line.example)
     assert words(bound) == set(line.said.split(" · "))
     for name, schema in tables.schemas.items():

@@ -1,4 +1,4 @@
-"""TPC-H at a small scale as Delta tables, and its refresh functions with updates of every other table besides."""
+"""TPC-H at a small scale as Delta tables, and its refresh functions, with updates of every table besides."""
 
 from __future__ import annotations
 
@@ -45,20 +45,26 @@ DELETE FROM orders WHERE (o_orderkey DIV 32) % 1000 BETWEEN 500 + {step} * 40 AN
 DELETE FROM lineitem WHERE (l_orderkey DIV 32) % 1000 BETWEEN 500 + {step} * 40 AND 501 + {step} * 40
 """
 
-UPDATES = """
-UPDATE orders SET o_orderstatus = 'F', o_orderpriority = '1-URGENT' WHERE o_orderkey % 997 = {step};
-UPDATE lineitem SET l_quantity = l_quantity + 30, l_receiptdate = l_commitdate + 1 WHERE l_orderkey % 499 = {step};
+UPDATES = (
+    """
 UPDATE customer SET c_acctbal = c_acctbal - 500, c_mktsegment = 'BUILDING', c_nationkey = (c_nationkey + 1) % 25
-  WHERE c_custkey % 100 = {step};
-UPDATE part SET p_size = 15, p_type = 'PROMO POLISHED BRASS', p_container = 'MED BOX' WHERE p_partkey % 100 = {step};
-UPDATE supplier SET s_acctbal = s_acctbal + 100, s_nationkey = (s_nationkey + 3) % 25 WHERE s_suppkey % 20 = {step};
-UPDATE partsupp SET ps_availqty = ps_availqty + 4000, ps_supplycost = ps_supplycost / 2 WHERE ps_partkey % 100 = {step};
-UPDATE nation SET n_regionkey = (n_regionkey + 1) % 5 WHERE n_nationkey % 8 = {step};
+  WHERE c_custkey % 100 = 1;
+UPDATE part SET p_size = 15, p_type = 'PROMO POLISHED BRASS', p_container = 'MED BOX' WHERE p_partkey % 100 = 1
+""", """
+UPDATE supplier SET s_acctbal = s_acctbal + 100, s_nationkey = (s_nationkey + 3) % 25 WHERE s_suppkey % 20 = 1
+""", """
+UPDATE partsupp SET ps_availqty = ps_availqty + 4000, ps_supplycost = ps_supplycost / 2 WHERE ps_partkey % 100 = 1
+""", """
+UPDATE nation SET n_regionkey = (n_regionkey + 1) % 5 WHERE n_nationkey % 8 = 1;
 UPDATE region SET r_name = IF(r_name = 'EUROPE', 'ASIA', 'EUROPE') WHERE r_name IN ('EUROPE', 'ASIA')
-"""
+""", """
+UPDATE orders SET o_orderstatus = 'F', o_orderpriority = '1-URGENT' WHERE o_orderkey % 997 = 1;
+UPDATE lineitem SET l_quantity = l_quantity + 30, l_receiptdate = l_commitdate + 1 WHERE l_orderkey % 499 = 1
+""")
+"""Updates of every table, one group after the other."""
 
 
 def refresh(step: int) -> list[str]:
-    """The statements of one refresh: RF1 and RF2 at a thousandth of the orders, and updates of every table."""
-    texts = (RF1, RF2, UPDATES)
-    return [s.strip() for text in texts for s in text.format(step=step, free=8 + 8 * (step % 3)).split(";")]
+    """The statements of one refresh: RF1 and RF2 at a thousandth of the orders, and updates."""
+    texts = (RF1.format(step=step, free=8 + 8 * (step % 3)), RF2.format(step=step), UPDATES[step % len(UPDATES)])
+    return [statement.strip() for text in texts for statement in text.split(";")]
