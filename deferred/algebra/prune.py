@@ -61,12 +61,15 @@ def _asked(node: Plan, child: Plan, needed: set[str]) -> set[str]:
         asked = {mine for mine, name in zip(child.columns, node.ids, strict=True) if name in needed}
         return asked or {child.columns[0]}
     if isinstance(node, Aggregate):
-        return set(node.keys) | used(*(e for name, e in node.outputs if name in needed))
+        return set(node.keys) | used(*(e for _, e in _kept_outputs(node, needed)))
     return set(child.columns)
 
 
-def _kept_outputs(node: Project, needed: set[str]) -> tuple[tuple[str, Scalar], ...]:
-    return tuple(o for o in node.outputs if o[0] in needed) or node.outputs[:1]
+def _kept_outputs(node: Project | Aggregate, needed: set[str]) -> tuple[tuple[str, Scalar], ...]:
+    """The outputs that are needed; one at least where there would be no column left."""
+    kept = tuple(o for o in node.outputs if o[0] in needed)
+    keyed = isinstance(node, Aggregate) and node.keys
+    return kept if kept or keyed else node.outputs[:1]
 
 
 def _rebuilt(node: Plan, original: Plan, needed: set[str]) -> Plan:
@@ -80,7 +83,7 @@ def _rebuilt(node: Plan, original: Plan, needed: set[str]) -> Plan:
         functions = tuple(f for f in node.functions if f[0] in needed)
         return replace(node, functions=functions) if functions else node.child
     if isinstance(node, Aggregate):
-        return replace(node, outputs=tuple(o for o in node.outputs if o[0] in needed))
+        return replace(node, outputs=_kept_outputs(node, needed))
     if isinstance(node, UnionAll) and isinstance(original, UnionAll):
         positions = [p for p, name in enumerate(original.ids) if name in needed] or [0]
         inputs = tuple(pick(new, [old.columns[p] for p in positions])

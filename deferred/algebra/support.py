@@ -90,6 +90,10 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
     support = node.support
     assert support is not None
     kept = (*node.keys, *(part.id for part in support.parts))
+    if any(part.kind in EXTREMES for part in support.parts):
+        # A value that Δ(E) both inserts and deletes was never there, and must not be taken for the best inserted one.
+        read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in support.parts if part.argument))))
+        change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
     moved = d.shared(_moved(node, support, change))
     on = tuple((k, k) for k in node.keys)
     stored = Stored(support.name, kept)

@@ -568,9 +568,11 @@ def _unordered(type_: str) -> bool:
 
 
 def _one_row(plan: Plan) -> bool:
-    """Whether a plan yields exactly one row whatever it reads: a projection of a global aggregate."""
+    """Whether a plan yields exactly one row whatever it reads: a projection of global aggregates."""
     while isinstance(plan, Project):
         plan = plan.child
+    if isinstance(plan, Join):
+        return plan.condition is None and all(map(_one_row, plan.inputs))
     return isinstance(plan, Aggregate) and not plan.keys
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.group import Aggregate
-from deferred.algebra.plan import Plan, Project, UnionAll
+from deferred.algebra.join import Join
+from deferred.algebra.plan import Filter, Plan, Project, UnionAll
 from deferred.algebra.scalar import Scalar, column, columns_of, is_bound, rewrite
+from deferred.algebra.sets import Distinct
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnsupportedSQLError
-from deferred.sql import windowing
+from deferred.sql import subquery, windowing
 from deferred.sql.dialect import parse_scalar, text
 from deferred.sql.functions import (
     AGGREGATES,
@@ -57,10 +59,8 @@ def grouped(binder: Binder, node: exp.Select, source: Relation,
         for call in calls_in(expression):
             if call not in calls:
                 calls.append(call)
-    outputs = [(binder.fresh("c_"), _stable(binder, call)) for call in calls]
-    types = binder.types.of([e for _, e in outputs], binder.column_types, group_ids or None)
-    binder.column_types.update({name: t for (name, _), t in zip(outputs, types, strict=True)})
-    plan: Plan = Aggregate(below, tuple(group_ids), tuple(outputs))
+    outputs = [(binder.fresh("c_"), call) for call in calls]
+    plan = _aggregated(binder, below, group_ids, outputs)
     pending = set(binder.pending)
 
     def above(part: Scalar) -> Scalar | None:
@@ -89,6 +89,61 @@ def grouped(binder: Binder, node: exp.Select, source: Relation,
     filtered = plan if having is None else binder.where(plan, source.scope, having.this, "HAVING", lifted, aliases)
     binder.pending = waiting
     return binder.attached(filtered), result
+
+
+def _aggregated(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence[tuple[str, Scalar]]) -> Plan:
+    """γ, where a total over distinct values is apart: γ_{f(DISTINCT x)}(E) = γ_{f(x)}(ε(Π_x(E))) can be counted.
+
+    Totals are one row each, so a product puts them together.
+    """
+    correlated = bool(subquery.free(child))
+    together: list[tuple[str, Scalar]] = []
+    apart: list[tuple[tuple[list[Scalar], Scalar | None], list[tuple[str, Scalar]]]] = []
+    for name, call in calls:
+        values = None if keys or correlated else _distinct_values(call)
+        if values is None:
+            together.append((name, call))
+            continue
+        group = next((group for known, group in apart if known == values), None)
+        if group is None:
+            apart.append((values, [(name, call)]))
+        else:
+            group.append((name, call))
+    plans = [_aggregate(binder, child, keys, together)] if together or not apart else []
+    for (chosen, where), group in apart:
+        types = binder.types.of(chosen, binder.column_types)
+        ids = [binder.typed(type_) for type_ in types]
+        rows = child if where is None else Filter(child, where)
+        inner = Distinct(Project(rows, tuple(zip(ids, chosen, strict=True))))
+        plans.append(_aggregate(binder, inner, (), [(name, _over(call, ids)) for name, call in group]))
+    return plans[0] if len(plans) == 1 else Join(tuple(plans))
+
+
+def _aggregate(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence[tuple[str, Scalar]]) -> Plan:
+    outputs = [(name, _stable(binder, call)) for name, call in calls]
+    types = binder.types.of([e for _, e in outputs], binder.column_types, list(keys) or None)
+    binder.column_types.update({name: t for (name, _), t in zip(outputs, types, strict=True)})
+    return Aggregate(child, tuple(keys), tuple(outputs))
+
+
+def _distinct_values(call: Scalar) -> tuple[list[Scalar], Scalar | None] | None:
+    """The values and the FILTER of f(DISTINCT …), None for any other call."""
+    inner = call.this if isinstance(call, exp.Filter) else call
+    arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
+    if name_of(inner) not in ("count", "sum", "avg", "mean", "min", "max") or len(arguments) != 1 or \
+            not isinstance(arguments[0], exp.Distinct):
+        return None
+    return list(arguments[0].expressions), call.expression.this if isinstance(call, exp.Filter) else None
+
+
+def _over(call: Scalar, ids: Sequence[str]) -> Scalar:
+    """f(DISTINCT …) over rows that are distinct already; several values count where none of them is NULL."""
+    inner = call.this if isinstance(call, exp.Filter) else call
+    value: Scalar = column(ids[0])
+    if len(ids) > 1:
+        missing = parse_scalar("CASE WHEN " + " AND ".join(f"`{i}` IS NOT NULL" for i in ids) + " THEN 1 END")
+        value = rewrite(missing, lambda part: column(part.name) if isinstance(part, exp.Column) else None)
+    return exp.Anonymous(this=inner.this, expressions=[value])
 
 
 def _without_subqueries(condition: exp.Expr) -> exp.Expr:
@@ -326,8 +381,9 @@ def _stable_sum(binder: Binder, call: Scalar, name: str, value: Scalar, distinct
     type_ = binder.types.of([value], binder.column_types)[0].lower()
     if type_ in FLOATING and name in ("min", "max"):
         # 0.0 and −0.0 are equal, and Spark shows whichever comes first: here −0.0 is the less, and so a group decides.
-        decided = "IF(x IS NULL, NULL, NAMED_STRUCT('v', x, 's', CAST(x AS STRING)))"
-        return _filled(f"{name.upper()}({decided}).v", call, x=value)
+        best = name.upper()
+        zero = f"CAST({best}(CASE WHEN x = 0 THEN CAST(x AS STRING) END) AS {type_})"
+        return _filled(f"CASE WHEN {best}(x) = 0 THEN {zero} ELSE {best}(x) END", call, x=value)
     if name in ("min", "max"):
         return call
     if type_ in FLOATING or type_ == "string":

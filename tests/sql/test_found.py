@@ -52,6 +52,13 @@ def test_equality_between_types_is_not_transitive() -> None:
                ({"w": Change((), (("001",),))}, {"t": Change((("01",),), ())}, {"u": Change(((1,),), ())})))
 
 
+def test_a_value_that_came_and_went_between_two_tables_is_no_maximum() -> None:
+    """u's row is exchanged while t's first row arrives: t's change meets the old row, u's takes it away again."""
+    check(Case(SCHEMAS, "SELECT t.a, MAX(u.c) AS most, MIN(u.c) AS least FROM t JOIN u ON t.b = u.b GROUP BY t.a",
+               {"t": (), "u": ((1, 5),)},
+               ({"t": Change((), ((1, 1, "x"),)), "u": Change(((1, 5),), ((1, 2),))},)))
+
+
 def test_a_value_is_shown_to_all_peers_of_its_row() -> None:
     """Rows that ORDER BY leaves equal share a frame: both see the second row, and the last."""
     database = Database({"t": (("o", "int"), ("x", "int"))})
