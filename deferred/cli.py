@@ -1,4 +1,4 @@
-"""The command line: the verbs of the warehouse, and the only place that prints.
+"""The command line: the verbs of the warehouse.
 
 Commands compute within `opened()` and print after it: within, the terminal's output belongs to nobody, so that what
 Spark writes there of its own accord is not seen.
@@ -6,28 +6,23 @@ Spark writes there of its own accord is not seen.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, is_dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from deferred import __version__
+from deferred import __version__, terminal
 from deferred.config import DEFAULT_FILE, Settings, parse_timestamp
-from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, SparkFailure
+from deferred.errors import ConfigurationError, DeferredError, InvalidInputError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from rich.console import Console
 
     from deferred.maintenance.operation import Operation
     from deferred.maintenance.warehouse import Warehouse
@@ -67,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         app(args=given, prog_name="deferred")
     except DeferredError as error:
-        _fail(error, "--json" in given)
+        terminal.fail(error, "--json" in given)
     sys.exit(0)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        _print(f"deferred {__version__}")
+        terminal.say(f"deferred {__version__}")
         raise typer.Exit
 
 
@@ -110,7 +105,7 @@ def init(folder: Annotated[Path, typer.Argument(help="The folder of the project.
     with Metadata.open(settings.metadata_url) as metadata:
         answer = {"config": str(file), "warehouse": settings.path, "metadata": metadata.url,
                   "views": str(settings.views_folder)}
-    _answer(answer, as_json, lambda: _pairs("The warehouse is ready.", answer))
+    terminal.answer(answer, as_json, lambda: terminal.pairs("The warehouse is ready.", answer))
 
 
 @app.command()
@@ -125,7 +120,8 @@ def track(name: Annotated[str, typer.Argument(help="The name that views use.")],
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
     with opened(f"Tracking {name}") as warehouse:
         record = warehouse.track(name, location, keys or None, _references(references or []) or None, log)
-    _answer({"table": record}, as_json, lambda: _print(f"Table {record.name} is tracked: {record.location}"))
+    terminal.answer({"table": record}, as_json,
+                    lambda: terminal.say(f"Table {record.name} is tracked: {record.location}"))
 
 
 @app.command()
@@ -133,7 +129,7 @@ def untrack(name: Annotated[str, typer.Argument(help="A tracked table.")], as_js
     """Forget a table that no view reads; the table itself stays."""
     with opened() as warehouse:
         warehouse.untrack(name)
-    _answer({"untracked": name}, as_json, lambda: _print(f"Table {name} is no longer tracked."))
+    terminal.answer({"untracked": name}, as_json, lambda: terminal.say(f"Table {name} is no longer tracked."))
 
 
 @app.command()
@@ -141,7 +137,7 @@ def sync(as_json: Json = False) -> None:
     """Find new commits of the tracked tables."""
     with opened("Reading the logs") as warehouse:
         found = warehouse.sync()
-    _answer({"commits": found}, as_json, lambda: _print(f"{_plural(found, 'new commit')}."))
+    terminal.answer({"commits": found}, as_json, lambda: terminal.say(f"{terminal.plural(found, 'new commit')}."))
 
 
 @app.command()
@@ -150,11 +146,11 @@ def sql(statement: Annotated[str, typer.Argument(help="A query, or INSERT, UPDAT
     """Run SQL on tracked tables and views by their names; a change is a transaction."""
     with opened("Running the statement") as warehouse:
         found = warehouse.sql(statement)
-        rows = None if found is None else _Rows.of(found, limit)
+        rows = None if found is None else terminal.Rows.of(found, limit)
     if rows is None:
-        _answer({"committed": True}, as_json, lambda: _print("Done."))
+        terminal.answer({"committed": True}, as_json, lambda: terminal.say("Done."))
     else:
-        _answer(rows.document(), as_json, rows.show)
+        terminal.answer(rows.document(), as_json, rows.show)
 
 
 @app.command()
@@ -168,13 +164,14 @@ def log(table: Annotated[str, typer.Argument(help="A tracked table.")],
     if counts:
         with opened() as warehouse:
             commits = warehouse.commits(table, since, until)
-        _answer({"table": table, "commits": commits}, as_json, lambda: _table(
+        terminal.answer({"table": table, "commits": commits}, as_json, lambda: terminal.table(
             f"Commits of {table}", ("version", "time", "operation", "transaction"),
-            [(c.version, _moment(c.timestamp), c.operation, c.transaction_id) for c in commits]))
+            [(c.version, terminal.moment(c.timestamp), c.operation, c.transaction_id) for c in commits]))
         return
     with opened(f"Reading the log of {table}") as warehouse:
-        rows = _Rows.of(warehouse.log(table, since, until), limit)
-    _answer({"table": table, **rows.document()}, as_json, lambda: rows.signed("▼", "▲").show(f"Net log of {table}"))
+        rows = terminal.Rows.of(warehouse.log(table, since, until), limit)
+    terminal.answer({"table": table, **rows.document()}, as_json,
+                    lambda: rows.signed("▼", "▲").show(f"Net log of {table}"))
 
 
 # ---- views
@@ -196,7 +193,8 @@ def create(source: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A vi
     view = _view_file(source, query, {name: value for name, value in given.items() if value is not None})
     with opened(f"Creating {view.name}") as warehouse:
         outcome = _create(warehouse, view)
-    _answer({"view": view.name, "outcome": outcome}, as_json, lambda: _print(f"View {view.name}: {outcome}."))
+    terminal.answer({"view": view.name, "outcome": outcome}, as_json,
+                    lambda: terminal.say(f"View {view.name}: {outcome}."))
 
 
 @app.command()
@@ -204,7 +202,7 @@ def drop(name: ViewName, as_json: Json = False) -> None:
     """Remove a view and its tables."""
     with opened(f"Dropping {name}") as warehouse:
         warehouse.drop_view(name)
-    _answer({"dropped": name}, as_json, lambda: _print(f"View {name} is dropped."))
+    terminal.answer({"dropped": name}, as_json, lambda: terminal.say(f"View {name} is dropped."))
 
 
 @app.command()
@@ -221,8 +219,8 @@ def apply(dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what
                 outcomes[view.name] = _applied(warehouse, view, dry_run)
             except DeferredError as error:
                 outcomes[view.name], failed[view.name] = "failed", error
-    _answer({"views": outcomes, **_errors(failed)}, as_json,
-            lambda: _table(None, ("view", "outcome"), list(outcomes.items())))
+    terminal.answer({"views": outcomes, **_errors(failed)}, as_json,
+                    lambda: terminal.table(None, ("view", "outcome"), list(outcomes.items())))
     _exit_with(failed)
 
 
@@ -262,7 +260,7 @@ def backfill(view: ViewName, start: Annotated[str, typer.Argument(help="ISO 8601
     """Step a view through time, from one moment to another."""
     with opened(f"Backfilling {view}") as warehouse:
         done = warehouse.backfill(view, start, end, step)
-    _answer({"operations": done}, as_json, lambda: _operations(done))
+    terminal.answer({"operations": done}, as_json, lambda: terminal.operations(done))
 
 
 @app.command()
@@ -272,7 +270,7 @@ def replay(view: ViewName, start: Annotated[str, typer.Argument(help="ISO 8601."
     """Fill the history table of a view with its past; the view stays as it is."""
     with opened(f"Replaying {view}") as warehouse:
         done = warehouse.replay(view, start, end, step, of)
-    _answer({"operations": done}, as_json, lambda: _operations(done))
+    terminal.answer({"operations": done}, as_json, lambda: terminal.operations(done))
 
 
 @app.command()
@@ -281,17 +279,17 @@ def read(view: ViewName, past: Annotated[str | None, typer.Option(
          limit: Limit = 20, as_json: Json = False) -> None:
     """Show the rows of a view."""
     with opened(f"Reading {view}") as warehouse:
-        rows = _Rows.of(warehouse.read(view) if past is None else warehouse.read_history(view, past), limit)
-    _answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
+        rows = terminal.Rows.of(warehouse.read(view) if past is None else warehouse.read_history(view, past), limit)
+    terminal.answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
 
 
 @app.command()
 def diff(view: ViewName, limit: Limit = 50, as_json: Json = False) -> None:
     """Show the differential tables: changes computed (∇, Δ) and not yet applied."""
     with opened(f"Reading the differential tables of {view}") as warehouse:
-        rows = _Rows.of(warehouse.diff(view), limit)
-    _answer({"view": view, **rows.document()}, as_json,
-            lambda: rows.signed("∇", "Δ").show(f"Differential tables of {view}"))
+        rows = terminal.Rows.of(warehouse.diff(view), limit)
+    terminal.answer({"view": view, **rows.document()}, as_json,
+                    lambda: rows.signed("∇", "Δ").show(f"Differential tables of {view}"))
 
 
 @app.command()
@@ -301,8 +299,8 @@ def verify(views: ViewNames = None, every: All = False, as_json: Json = False) -
         done, failed = _each(_named(warehouse, views, every), warehouse.verify)
     rows = [(v.view, v.scenario, "holds" if check.holds else "DOES NOT HOLD", check.condition)
             for v in done for check in v.checks]
-    _answer({"verifications": [v.to_dict() for v in done], **_errors(failed)}, as_json,
-            lambda: _table(None, ("view", "scenario", "", "condition"), rows))
+    terminal.answer({"verifications": [v.to_dict() for v in done], **_errors(failed)}, as_json,
+                    lambda: terminal.table(None, ("view", "scenario", "", "condition"), rows))
     _exit_with(failed)
 
 
@@ -311,7 +309,7 @@ def explain(view: ViewName, as_json: Json = False) -> None:
     """Show how a view is maintained: plan, equations, SQL, strategy and why."""
     with opened(f"Explaining {view}") as warehouse:
         explanation = warehouse.explain(view)
-    _answer(explanation.to_dict(), as_json, lambda: _print(str(explanation)))
+    terminal.answer(explanation.to_dict(), as_json, lambda: terminal.say(str(explanation)))
 
 
 @app.command()
@@ -320,7 +318,8 @@ def status(as_json: Json = False) -> None:
     with opened() as warehouse:
         views = warehouse.status()
         tables = [table for table in warehouse.tables() if table.kind != "view"]
-    _answer({"views": views, "tables": tables}, as_json, lambda: _status(views, [table.name for table in tables]))
+    terminal.answer({"views": views, "tables": tables}, as_json,
+                    lambda: terminal.status(views, [table.name for table in tables]))
 
 
 @app.command()
@@ -329,7 +328,7 @@ def history(view: Annotated[str | None, typer.Argument(metavar="[VIEW]", show_de
     """Show the last operations, newest first. Starts no Spark."""
     with opened() as warehouse:
         found = warehouse.history(view, limit)
-    _answer({"operations": found}, as_json, lambda: _operations(found))
+    terminal.answer({"operations": found}, as_json, lambda: terminal.operations(found))
 
 
 @app.command()
@@ -338,7 +337,7 @@ def gc(retain_hours: Annotated[float, typer.Option(min=0, help="Keep what is you
     """Remove what nothing needs any more: applied batches, old records, staged rows, folders of no view."""
     with opened("Clearing away") as warehouse:
         removed = warehouse.gc(retain_hours)
-    _answer({"removed": removed}, as_json, lambda: _pairs("Removed:", removed))
+    terminal.answer({"removed": removed}, as_json, lambda: terminal.pairs("Removed:", removed))
 
 
 @app.command()
@@ -350,16 +349,16 @@ def demo(path: Annotated[Path | None, typer.Option(help="A folder that is kept; 
     folder = Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path
     steps = []
     try:
-        with _quiet("Starting Spark") as noise:
+        with terminal.quiet("Starting Spark") as noise:
             for number, step in enumerate(story.play(folder), start=1):
                 steps.append(step)
                 if not as_json:
                     with noise.lifted():
-                        _step(number, step)
+                        terminal.step(number, step)
     finally:
         if path is None:
             shutil.rmtree(folder, ignore_errors=True)
-    _answer({"steps": steps}, as_json, lambda: None if path is None else _print(
+    terminal.answer({"steps": steps}, as_json, lambda: None if path is None else terminal.say(
         f"Look around: deferred --config {folder / DEFAULT_FILE} status"))
 
 
@@ -376,10 +375,10 @@ def engine_start(port: Annotated[int | None, typer.Option(help="A port of this m
     if settings.spark_remote:
         raise ConfigurationError(f"The configuration names a Spark Connect server already "
                                  f"({settings.spark_remote.split(';')[0]}); remove spark.remote to have a local one.")
-    with _quiet("Starting a Spark Connect server"):
+    with terminal.quiet("Starting a Spark Connect server"):
         running = server.start(settings.local_folder, settings.spark_master, settings.spark_conf, port)
-    _answer({"running": True, "address": running.address, "pid": running.pid}, as_json,
-            lambda: _print(f"The engine runs at {running.address} (process {running.pid})."))
+    terminal.answer({"running": True, "address": running.address, "pid": running.pid}, as_json,
+                    lambda: terminal.say(f"The engine runs at {running.address} (process {running.pid})."))
 
 
 @engine.command("stop")
@@ -388,8 +387,8 @@ def engine_stop(as_json: Json = False) -> None:
     from deferred.spark import server
 
     stopped = server.stop(_settings().local_folder)
-    _answer({"running": False, "stopped": stopped.pid if stopped else None}, as_json,
-            lambda: _print("The engine is stopped." if stopped else "No engine runs."))
+    terminal.answer({"running": False, "stopped": stopped.pid if stopped else None}, as_json,
+                    lambda: terminal.say("The engine is stopped." if stopped else "No engine runs."))
 
 
 @engine.command("status")
@@ -400,7 +399,7 @@ def engine_status(as_json: Json = False) -> None:
     running = server.find(_settings().local_folder)
     found = {"running": running is not None, "address": running.address if running else None,
              "pid": running.pid if running else None}
-    _answer(found, as_json, lambda: _print(
+    terminal.answer(found, as_json, lambda: terminal.say(
         f"The engine runs at {running.address} (process {running.pid})." if running else "No engine runs."))
 
 
@@ -435,7 +434,7 @@ def _revision(url: str, as_json: bool) -> None:
     from deferred.metadata import migrate
 
     answer = {"current": migrate.current(url), "head": migrate.head()}
-    _answer(answer, as_json, lambda: _print(
+    terminal.answer(answer, as_json, lambda: terminal.say(
         f"The metadata database is at revision {answer['current'] or 'none'}; the newest is {answer['head']}."))
 
 
@@ -454,7 +453,7 @@ def opened(doing: str = "") -> Iterator[Warehouse]:
 
     Metadata.open(_settings().metadata_url).close()
     asking = os.environ.get("DEFERRED_REQUESTED_BY") or "command line"
-    with _quiet(doing), Warehouse.open(_invocation.config, requested_by=asking) as warehouse:
+    with terminal.quiet(doing), Warehouse.open(_invocation.config, requested_by=asking) as warehouse:
         yield warehouse
 
 
@@ -562,286 +561,19 @@ def _operate(views: list[str] | None, every: bool, doing: str, work: Callable[[W
              as_json: bool) -> None:
     with opened(f"{doing} {', '.join(views or ['all views'])}") as warehouse:
         done, failed = _each(_named(warehouse, views, every), lambda view: work(warehouse, view))
-    _answer({"operations": done, **_errors(failed)}, as_json, lambda: _operations(done))
+    terminal.answer({"operations": done, **_errors(failed)}, as_json, lambda: terminal.operations(done))
     _exit_with(failed)
 
 
 def _errors(failed: dict[str, DeferredError]) -> dict[str, Any]:
-    return {"errors": {view: _problem(error) for view, error in failed.items()}} if failed else {}
+    return {"errors": {view: terminal.problem(error) for view, error in failed.items()}} if failed else {}
 
 
 def _exit_with(failed: dict[str, DeferredError]) -> None:
     for view, error in failed.items():
-        _complain(f"{view}: {error}")
+        terminal.complain(f"{view}: {error}")
     if failed:
         raise typer.Exit(1)
-
-
-# ---- keeping Spark's own output away
-
-
-class _Noise:
-    """Standard output and error sent elsewhere, down to the processes that are started meanwhile."""
-
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._sink = tempfile.TemporaryFile()  # noqa: SIM115
-        self._saved = os.dup(1), os.dup(2)
-        self._hide()
-
-    def _hide(self) -> None:
-        os.dup2(self._sink.fileno(), 1)
-        os.dup2(self._sink.fileno(), 2)
-
-    def _restore(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(self._saved[0], 1)
-        os.dup2(self._saved[1], 2)
-
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
-        self._restore()
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            self._hide()
-
-    def close(self) -> None:
-        self._restore()
-        for descriptor in self._saved:
-            os.close(descriptor)
-        self._sink.close()
-
-
-class _Nothing:
-    """In place of _Noise when everything is to be seen."""
-
-    def lifted(self) -> nullcontext[None]:
-        return nullcontext()
-
-
-@contextmanager
-def _quiet(doing: str) -> Iterator[_Noise | _Nothing]:
-    """Keep away what is not ours, and show on a terminal what is being done."""
-    if os.environ.get("DEFERRED_DEBUG"):
-        yield _Nothing()
-        return
-    from rich.console import Console
-
-    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
-        noise = _Noise()
-        console = Console(file=terminal)
-        try:
-            with console.status(f"{doing} …") if doing and console.is_terminal else nullcontext():
-                yield noise
-        except SparkFailure as error:
-            raise SparkFailure(f"{error} With DEFERRED_DEBUG=1 in the environment Spark's own messages are shown.") \
-                from error
-        finally:
-            noise.close()
-
-
-# ---- printing
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of a DataFrame, as many as were asked for."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    more: bool
-
-    @classmethod
-    def of(cls, frame: DataFrame, limit: int) -> _Rows:
-        from deferred.spark.engine import translated
-
-        with translated():
-            found = [tuple(row) for row in (frame.limit(limit + 1) if limit else frame).collect()]
-        shown = found[:limit] if limit else found
-        return cls(_distinct(frame.columns), shown, len(found) > len(shown))
-
-    def document(self) -> dict[str, Any]:
-        return {"columns": self.columns, "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
-                "more": self.more}
-
-    def signed(self, deleted: str, inserted: str) -> _Rows:
-        """For people: the sign first, then how often, then the row."""
-        rows = [(deleted if row[-2] == "delete" else inserted, row[-1], *row[:-2]) for row in self.rows]
-        return _Rows(("", "count", *self.columns[:-2]), rows, self.more)
-
-    def show(self, title: str | None = None) -> None:
-        _table(title, self.columns, self.rows)
-        if self.more:
-            _print(f"… more than {_plural(len(self.rows), 'row')}; --limit 0 shows all.")
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names as keys: a repeated one gets a number.
-
-    >>> _distinct(["a", "b", "a"])
-    ('a', 'b', 'a_2')
-    """
-    seen: dict[str, int] = {}
-    result = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return tuple(result)
-
-
-def _answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """What a command has found out: as JSON, or for people."""
-    if as_json:
-        _print(json.dumps(plain(value), ensure_ascii=False, indent=2))
-    else:
-        show()
-
-
-def plain(value: Any) -> Any:
-    """A value in terms of JSON; what JSON does not have becomes text.
-
-    >>> plain({"a": Decimal("1.50"), "b": (float("nan"), timedelta(seconds=5))})
-    {'a': '1.50', 'b': ['nan', 5.0]}
-    """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if hasattr(value, "asDict"):
-        return plain(value.asDict())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, (bytes, bytearray)):
-        return value.hex()
-    return str(value)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # A pipe has no width; cutting columns there would lose data.
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
-def _complain(text: str) -> None:
-    print(f"deferred: {text}", file=sys.stderr, flush=True)
-
-
-def _fail(error: DeferredError, as_json: bool) -> NoReturn:
-    if as_json:
-        _print(json.dumps({"error": _problem(error)}, ensure_ascii=False))
-    _complain(str(error))
-    sys.exit(1)
-
-
-def _problem(error: DeferredError) -> dict[str, str]:
-    return {"type": type(error).__name__, "message": str(error)}
-
-
-def _table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
-                  pad_edge=False)
-    for position, name in enumerate(columns):
-        numeric = rows and all(isinstance(row[position], (int, float, Decimal)) or row[position] is None
-                               for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    _console().print(table)
-    if not rows:
-        _print("(none)")
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    return str(value) if isinstance(value, (str, int, float, Decimal)) else str(plain(value))
-
-
-def _pairs(title: str, values: dict[str, Any]) -> None:
-    _print(title)
-    width = max((len(name) for name in values), default=0)
-    for name, value in values.items():
-        _print(f"  {name:<{width}}  {value}")
-
-
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _moment(value: str | datetime | None) -> str:
-    """A moment for people: to the second, in UTC."""
-    if value is None:
-        return "never"
-    return f"{parse_timestamp(value):%Y-%m-%d %H:%M:%S}"
-
-
-def _span(seconds: float | None) -> str:
-    """A time span for people.
-
-    >>> _span(59), _span(3700), _span(200_000)
-    ('59s', '1h 1m', '2d 7h')
-    """
-    if seconds is None:
-        return ""
-    days, rest = divmod(int(seconds), 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, rest = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
-    while len(parts) > 1 and not parts[0][0]:
-        parts.pop(0)
-    return " ".join(f"{number}{unit}" for number, unit in parts[:2])
-
-
-def _status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
-    rows = [(view["name"], view["scenario"], view["state"], _moment(view["shown"]), _moment(view["propagated"]),
-             view["pending_commits"], view["pending_batches"], "" if view["fresh"] else _span(view["lag_seconds"]))
-            for view in views]
-    _table(None, ("view", "scenario", "state", "shows (UTC)", "propagated (UTC)", "commits to propagate",
-                  "batches to apply", "stale for"), rows)
-    for view in views:
-        if view.get("problem"):
-            _print(f"{view['name']}: {view['problem']}")
-    _print(f"Tracked tables: {', '.join(tables) or 'none'}")
-
-
-def _operations(done: Sequence[Operation]) -> None:
-    rows = [(op.view, op.kind, op.state, _moment(_timestamp(op.to_cut)) if op.to_cut else "", op.rows_read,
-             op.rows_deleted, op.rows_inserted, f"{op.seconds:.2f}", op.strategy or "", op.message or "")
-            for op in done]
-    _table(None, ("view", "operation", "outcome", "at (UTC)", "rows read", "deleted", "inserted", "seconds",
-                  "strategy", ""), rows)
-
-
-def _timestamp(cut: dict[str, Any]) -> str:
-    return str(cut["timestamp"])
-
-
-def _step(number: int, step: Any) -> None:
-    console = _console()
-    console.print(f"{number}. {step.title}", style="bold", soft_wrap=True)
-    if step.columns:
-        _table(None, step.columns, step.rows)
-    _print("")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deferred import cli, demo
+from deferred import cli, demo, terminal
 from deferred.errors import UnknownObjectError
 
 
@@ -190,7 +190,7 @@ def test_what_needs_no_spark_does_not_import_it(project: Project, arguments: tup
 
 
 def test_values_that_json_does_not_have() -> None:
-    assert cli.plain({1: [float("inf"), b"\x01", {2}]}) == {"1": ["inf", "01", [2]]}
+    assert terminal.plain({1: [float("inf"), b"\x01", {2}]}) == {"1": ["inf", "01", [2]]}
 
 
 # ---- with Spark

@@ -1,0 +1,288 @@
+"""What the command line shows: tables, JSON, errors; and keeping away what Spark writes of its own accord."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from deferred.config import parse_timestamp
+from deferred.errors import DeferredError, SparkFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from rich.console import Console
+
+    from deferred.maintenance.operation import Operation
+
+# ---- keeping Spark's own output away
+
+
+class _Noise:
+    """Standard output and error sent elsewhere, down to the processes that are started meanwhile."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._sink = tempfile.TemporaryFile()  # noqa: SIM115
+        self._saved = os.dup(1), os.dup(2)
+        self._hide()
+
+    def _hide(self) -> None:
+        os.dup2(self._sink.fileno(), 1)
+        os.dup2(self._sink.fileno(), 2)
+
+    def _restore(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(self._saved[0], 1)
+        os.dup2(self._saved[1], 2)
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        self._restore()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            self._hide()
+
+    def close(self) -> None:
+        self._restore()
+        for descriptor in self._saved:
+            os.close(descriptor)
+        self._sink.close()
+
+
+class _Nothing:
+    """In place of _Noise when everything is to be seen."""
+
+    def lifted(self) -> nullcontext[None]:
+        return nullcontext()
+
+
+@contextmanager
+def quiet(doing: str) -> Iterator[_Noise | _Nothing]:
+    """Keep away what is not ours, and show on a terminal what is being done."""
+    if os.environ.get("DEFERRED_DEBUG"):
+        yield _Nothing()
+        return
+    from rich.console import Console
+
+    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
+        noise = _Noise()
+        console = Console(file=terminal)
+        try:
+            with console.status(f"{doing} …") if doing and console.is_terminal else nullcontext():
+                yield noise
+        except SparkFailure as error:
+            raise SparkFailure(f"{error} With DEFERRED_DEBUG=1 in the environment Spark's own messages are shown.") \
+                from error
+        finally:
+            noise.close()
+
+
+# ---- printing
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a DataFrame, as many as were asked for."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    more: bool
+
+    @classmethod
+    def of(cls, frame: DataFrame, limit: int) -> Rows:
+        from deferred.spark.engine import translated
+
+        with translated():
+            found = [tuple(row) for row in (frame.limit(limit + 1) if limit else frame).collect()]
+        shown = found[:limit] if limit else found
+        return cls(_distinct(frame.columns), shown, len(found) > len(shown))
+
+    def document(self) -> dict[str, Any]:
+        return {"columns": self.columns, "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+                "more": self.more}
+
+    def signed(self, deleted: str, inserted: str) -> Rows:
+        """For people: the sign first, then how often, then the row."""
+        rows = [(deleted if row[-2] == "delete" else inserted, row[-1], *row[:-2]) for row in self.rows]
+        return Rows(("", "count", *self.columns[:-2]), rows, self.more)
+
+    def show(self, title: str | None = None) -> None:
+        table(title, self.columns, self.rows)
+        if self.more:
+            say(f"… more than {plural(len(self.rows), 'row')}; --limit 0 shows all.")
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names as keys: a repeated one gets a number.
+
+    >>> _distinct(["a", "b", "a"])
+    ('a', 'b', 'a_2')
+    """
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return tuple(result)
+
+
+def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """What a command has found out: as JSON, or for people."""
+    if as_json:
+        say(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    else:
+        show()
+
+
+def plain(value: Any) -> Any:
+    """A value in terms of JSON; what JSON does not have becomes text.
+
+    >>> plain({"a": Decimal("1.50"), "b": (float("nan"), timedelta(seconds=5))})
+    {'a': '1.50', 'b': ['nan', 5.0]}
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if hasattr(value, "asDict"):
+        return plain(value.asDict())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return str(value)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A pipe has no width; cutting columns there would lose data.
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def complain(text: str) -> None:
+    print(f"deferred: {text}", file=sys.stderr, flush=True)
+
+
+def fail(error: DeferredError, as_json: bool) -> NoReturn:
+    if as_json:
+        say(json.dumps({"error": problem(error)}, ensure_ascii=False))
+    complain(str(error))
+    sys.exit(1)
+
+
+def problem(error: DeferredError) -> dict[str, str]:
+    return {"type": type(error).__name__, "message": str(error)}
+
+
+def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
+                  pad_edge=False)
+    for position, name in enumerate(columns):
+        numeric = rows and all(isinstance(row[position], (int, float, Decimal)) or row[position] is None
+                               for row in rows)
+        shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(_cell(value) for value in row))
+    _console().print(shown)
+    if not rows:
+        say("(none)")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, (str, int, float, Decimal)) else str(plain(value))
+
+
+def pairs(title: str, values: dict[str, Any]) -> None:
+    say(title)
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        say(f"  {name:<{width}}  {value}")
+
+
+def plural(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def moment(value: str | datetime | None) -> str:
+    """A moment for people: to the second, in UTC."""
+    if value is None:
+        return "never"
+    return f"{parse_timestamp(value):%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float | None) -> str:
+    """A time span for people.
+
+    >>> span(59), span(3700), span(200_000)
+    ('59s', '1h 1m', '2d 7h')
+    """
+    if seconds is None:
+        return ""
+    days, rest = divmod(int(seconds), 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{number}{unit}" for number, unit in parts[:2])
+
+
+def status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
+    rows = [(view["name"], view["scenario"], view["state"], moment(view["shown"]), moment(view["propagated"]),
+             view["pending_commits"], view["pending_batches"], "" if view["fresh"] else span(view["lag_seconds"]))
+            for view in views]
+    table(None, ("view", "scenario", "state", "shows (UTC)", "propagated (UTC)", "commits to propagate",
+                  "batches to apply", "stale for"), rows)
+    for view in views:
+        if view.get("problem"):
+            say(f"{view['name']}: {view['problem']}")
+    say(f"Tracked tables: {', '.join(tables) or 'none'}")
+
+
+def operations(done: Sequence[Operation]) -> None:
+    rows = [(op.view, op.kind, op.state, moment(_timestamp(op.to_cut)) if op.to_cut else "", op.rows_read,
+             op.rows_deleted, op.rows_inserted, f"{op.seconds:.2f}", op.strategy or "", op.message or "")
+            for op in done]
+    table(None, ("view", "operation", "outcome", "at (UTC)", "rows read", "deleted", "inserted", "seconds",
+                  "strategy", ""), rows)
+
+
+def _timestamp(cut: dict[str, Any]) -> str:
+    return str(cut["timestamp"])
+
+
+def step(number: int, told: Any) -> None:
+    _console().print(f"{number}. {told.title}", style="bold", soft_wrap=True)
+    if told.columns:
+        table(None, told.columns, told.rows)
+    say("")
