@@ -1,6 +1,6 @@
 # Everything starts from a fresh clone; tools/setup.sh makes .venv and the JDK ready and is quick when they are.
 .DEFAULT_GOAL := help
-.PHONY: help demo airflow test test-airflow lint fuzz clean
+.PHONY: help demo airflow test test-airflow tpch lint fuzz clean
 
 N ?= 1000
 
@@ -21,6 +21,10 @@ test: lint ## everything that must hold: ruff, mypy, all tests
 test-airflow: ## the tests on a real Airflow and in a real browser
 	@tools/setup.sh test
 	DEFERRED_TEST_AIRFLOW=1 .venv/bin/python -m pytest tests/airflow
+
+tpch: ## the 22 TPC-H views through five refreshes of the benchmark
+	@tools/setup.sh test
+	DEFERRED_TPCH_REFRESHES=5 .venv/bin/python -m pytest -s tests/tpch
 
 lint: ## ruff and mypy
 	@tools/setup.sh test

@@ -8,6 +8,19 @@ from typing import Any
 
 import pytest
 
+SMALL = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+}
+"""For tiny data: what costs there is compiling, so Spark interprets and the JVM compiles little."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that two workers end at about the same time."""
@@ -19,18 +32,7 @@ def spark() -> Iterator[Any]:
     """A local session with Delta, small enough for two cores."""
     from deferred.spark.session import start
 
-    session = start("local[2]", None, {
-        # Tiny data: what costs here is compiling, so Spark interprets and the JVM compiles little.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    })
+    session = start("local[2]", None, SMALL)
     yield session
     session.stop()
 

@@ -42,11 +42,12 @@ def start(master: str | None, remote: str | None, conf: Mapping[str, str]) -> Sp
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # Both say in the environment what a master or an address says here; two answers would be one too many.
     os.environ.setdefault("PYSPARK_PYTHON", _python())
     try:
         if remote:
             return SparkSession.builder.remote(remote).getOrCreate()
+        # pyspark leaves a note here once a process has used a server, and would then start nothing but clients.
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
         builder = SparkSession.builder.master(master or "local[*]").appName("deferred")
         settings = {**(LOCAL if not master or master.startswith("local") else {}), **DELTA,
                     **conf, "spark.jars.packages": _listed(packages(), conf.get("spark.jars.packages"))}

@@ -63,7 +63,7 @@ def test_a_person_refreshes_a_view(site: Site, page: Any, picture: Any) -> None:
     assert done["strategy"] == "full", "the switch of the form"
     assert done["requested_by"].startswith(f"{USER} ({DAG}, manual__")
     assert any(row[0] == 1000 for row in site.rows(DAG))
-    page.goto(f"{site.airflow.url}/dags/{DAG}/runs/{run}/tasks/refresh")
+    page.goto(f"{site.airflow.url}/dags/{DAG}/runs/{run}/tasks/refresh/details")
     page.get_by_role("link", name="Operation").first.wait_for()
 
 

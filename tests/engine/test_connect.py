@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,31 +14,28 @@ import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.spark import server
+from tests.conftest import SMALL
 from tests.engine.conftest import with_tables
 from tests.engine.support import assert_fresh, bag, mv, refused
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOIN = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
-SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-}
 
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server on a free port of this machine, for this module alone."""
     folder = tmp_path_factory.mktemp("engine")
-    started = server.start(folder, "local[2]", SETTINGS)
+    before = dict(os.environ)
+    started = server.start(folder, "local[2]", SMALL)
     try:
         yield started.remote
     finally:
         server.stop(folder)
+        # pyspark notes there that this process is a client; the other tests are none.
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ class History:
     def row(self, table: str) -> str:
         if table == "t":
             decimal = self.random.choice(["NULL", f"{self.random.randint(-300, 300) / 100}"])
-            double = self.random.choice(["NULL", "DOUBLE('NaN')", "-0.0D", f"{self.random.randint(-9, 9) / 4}D"])
+            # Of 0.0 and -0.0 in one group Spark's MIN shows either; these never become 0.0.
+            double = self.random.choice(["NULL", "DOUBLE('NaN')", "-0.0D", f"{self.random.randrange(-9, 9, 2) / 8}D"])
             return f"({self.small()}, {decimal}, {double})"
         return f"({self.small()}, {self.small()}, {self.word()})"
 
