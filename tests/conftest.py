@@ -14,8 +14,8 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.default.parallelism": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.default.parallelism": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
 }

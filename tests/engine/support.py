@@ -117,10 +117,10 @@ def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     original = Engine.commit
     made = [0]
 
-    def commit(self: Engine, statement: str, mark: Any) -> None:
+    def commit(self: Engine, statement: str, mark: Any, **more: Any) -> None:
         if made[0] == count:
             raise Death
         made[0] += 1
-        original(self, statement, mark)
+        original(self, statement, mark, **more)
 
     monkeypatch.setattr(Engine, "commit", commit)
