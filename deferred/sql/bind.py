@@ -6,14 +6,13 @@ What a view may not contain is refused here, with the construct named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from deferred.algebra.delta import alike
 from deferred.algebra.group import Aggregate
 from deferred.algebra.join import Join
-from deferred.algebra.outer import OuterJoin, filtered
+from deferred.algebra.outer import filtered
 from deferred.algebra.plan import Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import (
@@ -22,7 +21,6 @@ from deferred.algebra.scalar import (
     column,
     conjunction,
     conjuncts,
-    equated_columns,
     is_bound,
     rewrite,
 )
@@ -89,7 +87,7 @@ def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
     if stray:
         raise InvalidSQLError("A subquery reads a column of the query around it that is not there where the subquery "
                               "stands, such as one that GROUP BY has folded.")
-    plan = bottom_up(plan, lambda node: _unlike_apart(node, binder.column_types))
+    plan = bottom_up(plan, lambda node: sources.unlike_apart(node, binder.column_types))
     plan, column_types = supported(prune(plan), types, binder.column_types)
     return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes))
 
@@ -493,20 +491,6 @@ class Binder:
                 shown = value[0] if isinstance(value, list) else value
                 what = text(shown)[:80] if isinstance(shown, exp.Expr) else str(shown)
                 raise UnsupportedSQLError(f"{name.rstrip('_').upper()} is not supported in a view: {what}")
-
-
-def _unlike_apart(node: Plan, types: Mapping[str, str]) -> Plan:
-    """A join whose equalities between columns of unlike types are hidden from the rules by parentheses.
-
-    Rules conclude b = k from a = b and a = k. Between types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
-    """
-    if not isinstance(node, (Join, OuterJoin)) or node.condition is None:
-        return node
-    parts = [part.copy() for part in conjuncts(node.condition)]
-    unlike = [part for part in parts if (pair := equated_columns(part)) and not alike(*map(types.__getitem__, pair))]
-    for part in unlike:
-        part.set("this", exp.Paren(this=part.this))
-    return replace(node, condition=conjunction(parts)) if unlike else node  # type: ignore[arg-type]
 
 
 def wrapped(expression: Scalar) -> Scalar:

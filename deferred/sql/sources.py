@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deferred.algebra.delta import alike
+from deferred.algebra.join import Join
 from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
 from deferred.algebra.plan import Plan, Project, Scan, Values
-from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts
+from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, equated_columns
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, pivoting, subquery
 from deferred.sql.dialect import text
@@ -188,3 +190,17 @@ def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Seq
     names = {name.casefold() for name in using}
     rest = [replace(f, hidden=True) if f.name.casefold() in names else f for f in (*left.fields, *right.fields)]
     return Relation(Project(plan, tuple(outputs)), Scope((*first, *rest)))
+
+
+def unlike_apart(node: Plan, types: Mapping[str, str]) -> Plan:
+    """A join whose equalities between columns of unlike types are hidden from the rules by parentheses.
+
+    Rules conclude b = k from a = b and a = k. Between types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
+    """
+    if not isinstance(node, (Join, OuterJoin)) or node.condition is None:
+        return node
+    parts = [part.copy() for part in conjuncts(node.condition)]
+    unlike = [part for part in parts if (pair := equated_columns(part)) and not alike(*map(types.__getitem__, pair))]
+    for part in unlike:
+        part.set("this", exp.Paren(this=part.this))
+    return replace(node, condition=conjunction(parts)) if unlike else node  # type: ignore[arg-type]

@@ -184,13 +184,7 @@ class Database:
                 f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({renderer.render(step.plan)}){skipped}')
         rows = self.connection.execute(renderer.render(program.result)).fetchall()
         self._move(program, renderer)
-        result: Counter[Row] = Counter()
-        for row in rows:
-            key = tuple(map(plain, row[:-1]))
-            assert row[-1] != 0, f"not netted, a count of zero: {row}"
-            assert key not in result, f"not netted, twice: {row}"
-            result[key] = row[-1]
-        return result
+        return netted(rows)
 
     def _move(self, program: Program, renderer: DuckRenderer) -> None:
         """Bring the support tables to the new state."""
@@ -227,6 +221,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return repr(value)
     return value
+
+
+def netted(rows: Iterable[Any]) -> Counter[Row]:
+    """The signed counts of rows, which must be netted."""
+    result: Counter[Row] = Counter()
+    for row in rows:
+        key = tuple(map(plain, row[:-1]))
+        assert row[-1] != 0, f"not netted, a count of zero: {row}"
+        assert key not in result, f"not netted, twice: {row}"
+        result[key] = row[-1]
+    return result
 
 
 def added(state: Mapping[Row, int], change: Mapping[Row, int]) -> Counter[Row]:

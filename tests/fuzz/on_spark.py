@@ -13,7 +13,7 @@ from deferred.sql.bind import Bound, bind
 from deferred.sql.render import Renderer
 from deferred.sql.supporting import contents
 from deferred.sql.types import Types
-from tests.fuzz.duck import CannotRun, Row, Schema, plain
+from tests.fuzz.duck import CannotRun, Row, Schema, netted, plain
 
 
 class SparkDatabase:
@@ -110,13 +110,7 @@ class SparkDatabase:
                 f"SELECT * FROM ({self._renderer.render(step.plan)}) AS q{' WHERE FALSE' if skipped else ''}"))
         rows = self.spark.sql(self._renderer.render(program.result)).collect()
         self._move(program)
-        result: Counter[Row] = Counter()
-        for row in rows:
-            key = tuple(map(plain, row[:-1]))
-            assert row[-1] != 0, f"not netted, a count of zero: {row}"
-            assert key not in result, f"not netted, twice: {row}"
-            result[key] = row[-1]
-        return result
+        return netted(rows)
 
     def _move(self, program: Program) -> None:
         """Bring the support tables to the new state."""
