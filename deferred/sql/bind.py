@@ -15,15 +15,7 @@ from deferred.algebra.join import Join
 from deferred.algebra.outer import filtered
 from deferred.algebra.plan import Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
-from deferred.algebra.scalar import (
-    Fresh,
-    Scalar,
-    column,
-    conjunction,
-    conjuncts,
-    is_bound,
-    rewrite,
-)
+from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
 from deferred.algebra.simplify import bottom_up
 from deferred.algebra.window import Limit
