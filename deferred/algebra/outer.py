@@ -161,7 +161,8 @@ def _rows(plan: Plan) -> Keys:
 def filtered(plan: Plan, condition: Scalar) -> Plan:
     """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known.
 
-    An equality of columns cannot fail, so it goes below what stands between it and the join that it links.
+    An equality of columns goes below what stands between it and the join that it links: it may be asked of rows that
+    the query filters out first, and does not fail on them as a computed value could.
     """
     if isinstance(plan, Join):
         return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
