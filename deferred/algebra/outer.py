@@ -162,7 +162,7 @@ def filtered(plan: Plan, condition: Scalar) -> Plan:
     """σ over a plan; over an inner join the condition becomes the join's own, so that its links are known.
 
     An equality of columns goes below what stands between it and the join that it links: it may be asked of rows that
-    the query filters out first, and does not fail on them as a computed value could.
+    the query filters out first, on which columns of one type compare as well as on any others.
     """
     if isinstance(plan, Join):
         return Join(plan.inputs, conjunction([*conjuncts(plan.condition), *conjuncts(condition)]))
