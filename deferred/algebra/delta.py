@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deferred.algebra.generate import Generate
 from deferred.algebra.plan import (
@@ -16,6 +16,7 @@ from deferred.algebra.plan import (
     Project,
     Ref,
     Repeat,
+    Restrict,
     Scan,
     UnionAll,
     Values,
@@ -70,6 +71,7 @@ class Differentiator:
         self.steps: list[Step] = []
         self.supports: dict[str, Upkeep] = {}
         self._deltas: dict[Plan, Plan | None] = {}
+        self._readings: dict[Plan, Plan] = {}
 
     def delta(self, plan: Plan) -> Plan | None:
         """Δ(plan), computed once for a plan that several nodes share."""
@@ -78,9 +80,13 @@ class Differentiator:
             self._deltas[plan] = change
         return self._deltas[plan]
 
+    def has_delta(self, plan: Plan) -> bool:
+        """Whether the plan's change has been asked for."""
+        return plan in self._deltas
+
     def program(self, plan: Plan) -> Program:
         change = self.delta(plan)
-        result = None if change is None else Net(change, self.bitwise(plan.columns))
+        result = None if change is None else self.reading(Net(change, self.bitwise(plan.columns)))
         return Program(tuple(self.steps), result, dict(self.supports))
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
@@ -88,18 +94,41 @@ class Differentiator:
         if isinstance(plan, (Ref, Change)):
             return plan
         name = f"step{len(self.steps) + 1}"
-        self.steps.append(Step(name, plan, when.name if isinstance(when, Ref) else None))
+        self.steps.append(Step(name, self.reading(plan), when.name if isinstance(when, Ref) else None))
         ref = Ref(name, plan.columns)
         for node, change in self._deltas.items():
             if change is plan:
                 self._deltas[node] = ref
         return ref
 
+    def reading(self, plan: Plan) -> Plan:
+        """The plan with every node that keeps its rows read from there, not computed from the base tables again.
+
+        A node's change is known before anybody asks for its new state, so what its support table moves to is known.
+        """
+        if plan not in self._readings:
+            node, keys = (plan.child, plan.keys) if isinstance(plan, Restrict) else (plan, None)
+            if keys is not None:
+                keys = replace(keys, plan=self.reading(keys.plan))
+            kept = node.present(self, keys)
+            if kept is None:
+                children = [self.reading(child) for child in plan.children]
+                same = all(new is old for new, old in zip(children, plan.children, strict=True))
+                kept = plan if same else plan.with_children(children)
+            self._readings[plan] = kept
+        return self._readings[plan]
+
     def states(self, plan: Plan, change: Plan | None, keys: Keys | None) -> tuple[Plan, Plan]:
-        """New(plan|K) and Old(plan|K) = New(plan|K) − Δ(plan), for keys that cover every row of Δ(plan)."""
+        """New(plan|K) and Old(plan|K) = New(plan|K) − Δ(plan), for keys that cover every row of Δ(plan).
+
+        What a support table holds is Old(plan) itself.
+        """
         new = self.shared(plan if keys is None else plan.restricted(keys))
         if change is None:
             return new, new
+        kept = plan.past(keys)
+        if kept is not None:
+            return new, kept
         both = union([counted(new), minus(change)], (*plan.columns, COUNT))
         assert both is not None
         return new, Repeat(Net(both, self.bitwise(plan.columns)))

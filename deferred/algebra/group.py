@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deferred.algebra.plan import Keys, Plan, Restrict
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.support import Support, counted_delta
+from deferred.algebra.support import Kept, Support, counted_delta, counted_past, counted_present
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -42,6 +42,8 @@ class Aggregate(Plan):
     def maintained(self) -> str:
         if self.support is not None:
             return "counted"
+        if isinstance(self.child, Kept):
+            return self.child.maintained
         return "touched groups" if self.keys else "recomputed"
 
     def delta(self, d: Differentiator) -> Plan | None:
@@ -61,7 +63,15 @@ class Aggregate(Plan):
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 
     def restricted(self, keys: Keys) -> Plan:
-        """γ(E) ⋉ K = γ(E ⋉ K) on the grouping columns: whole groups stay or go."""
+        """γ(E) ⋉ K = γ(E ⋉ K) on the grouping columns: whole groups stay or go. Kept groups are looked up."""
+        if self.support is not None:
+            return Restrict(self, keys)
         below = keys.within(self.keys)
         plan = self if below is None else replace(self, child=self.child.restricted(below))
         return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
+
+    def past(self, keys: Keys | None) -> Plan | None:
+        return None if self.support is None else counted_past(self, keys)
+
+    def present(self, d: Differentiator, keys: Keys | None) -> Plan | None:
+        return None if self.support is None else counted_present(self, d, keys)

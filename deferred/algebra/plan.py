@@ -84,6 +84,14 @@ class Plan:
         """self ⋉ keys, with the keys pushed down as far as they go. The base case filters here."""
         return Restrict(self, keys)
 
+    def past(self, keys: Keys | None) -> Plan | None:
+        """Old(self|K) as a support table holds it, None where nothing is kept."""
+        return None
+
+    def present(self, d: Differentiator, keys: Keys | None) -> Plan | None:
+        """New(self|K) from a support table and how it has moved, None where nothing is kept."""
+        return None
+
     @property
     def maintained(self) -> str:
         """How `explain` says that this node is maintained."""

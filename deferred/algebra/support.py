@@ -6,7 +6,7 @@ and no row of the group is read again. The first rows of an order are kept thems
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,67 @@ class Stored(Plan):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Plan):
+    """E, of which every row is kept once with its count: for what must look at all rows when one of them changes.
+
+    The base tables are not read for it, except through the changes; E may be a join of many.
+    """
+
+    child: Plan
+    name: str
+    bitwise: frozenset[str] = frozenset()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.child,)
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        (child,) = children
+        return replace(self, child=child)
+
+    @property
+    def maintained(self) -> str:
+        return "kept values"
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(E), netted; the counts of its rows move by it, and rows whose count comes to nothing go."""
+        from deferred.algebra.delta import Upkeep
+
+        change = d.delta(self.child)
+        if change is None:
+            return None
+        change = d.shared(Net(change, self.bitwise))
+        touched = _looked_up(self.stored, _rows_of(change, self.columns))
+        both = union([touched, change], self.stored.columns)
+        assert both is not None
+        rows = d.shared(Filter(Net(both, self.bitwise), exp.GT(this=column(COUNT), expression=integer(0))))
+        d.supports[self.name] = Upkeep(rows, _without(d, change, rows, self.columns), self.columns)
+        return change
+
+    def restricted(self, keys: Keys) -> Plan:
+        return Restrict(self, keys)
+
+    def past(self, keys: Keys | None) -> Plan | None:
+        return Repeat(_looked_up(self.stored, keys))
+
+    def present(self, d: Differentiator, keys: Keys | None) -> Plan | None:
+        return Repeat(_moved_on(d, self, self.stored, keys))
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(self.name, (*self.columns, COUNT))
+
+    @property
+    def contents(self) -> Plan:
+        """What its support table holds, computed from E."""
+        return Net(counted(self.child), self.bitwise)
 
 
 @dataclass(frozen=True)
@@ -123,6 +184,51 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
     return d.difference(_shown(node, support, current), _shown(node, support, old), node.columns)
 
 
+def counted_past(node: Aggregate, keys: Keys | None) -> Plan:
+    """Old(γ(E)|K), from the parts at s_i."""
+    return _asked_for(node, keys, lambda own: _looked_up(_parts_stored(node), own))
+
+
+def counted_present(node: Aggregate, d: Differentiator, keys: Keys | None) -> Plan:
+    """New(γ(E)|K), from the parts as they are now."""
+    return _asked_for(node, keys, lambda own: _moved_on(d, node, _parts_stored(node), own))
+
+
+def _asked_for(node: Aggregate, keys: Keys | None, parts: Callable[[Keys | None], Plan]) -> Plan:
+    """The groups that keys ask for: looked up by the grouping columns, compared above by what else they name."""
+    own = None if keys is None else keys.within(node.keys)
+    assert node.support is not None
+    shown = _shown(node, node.support, parts(own))
+    return shown if keys is None or (own is not None and own.completes(keys)) else Restrict(shown, keys)
+
+
+def _parts_stored(node: Aggregate) -> Stored:
+    assert node.support is not None
+    return Stored(node.support.name, (*node.keys, *(part.id for part in node.support.parts)))
+
+
+def _looked_up(plan: Plan, keys: Keys | None) -> Plan:
+    return plan if keys is None else Restrict(plan, keys)
+
+
+def _moved_on(d: Differentiator, node: Plan, stored: Stored, keys: Keys | None) -> Plan:
+    """The rows that a support table holds at s_c: those that have moved, and the stored ones that have not."""
+    assert d.has_delta(node), "a node's change comes before its new state"
+    upkeep = d.supports.get(stored.name)
+    if upkeep is None:
+        return _looked_up(stored, keys)
+    rows = _looked_up(upkeep.rows, keys)
+    if not upkeep.keys:
+        return rows
+    left = _looked_up(stored, keys)
+    for moved in (upkeep.rows, upkeep.gone):
+        if moved is not None:
+            left = _except_for(left, moved, upkeep.keys)
+    both = union([left, rows], stored.columns)
+    assert both is not None
+    return both
+
+
 MARK = "_deferred_again"
 MOVED = "_deferred_moved_"
 LOST = "_deferred_lost_"
@@ -194,15 +300,22 @@ def _unsafe(support: Support) -> Scalar | None:
 
 def _without(d: Differentiator, both: Plan, current: Plan, keys: Sequence[str]) -> Plan | None:
     """The keys of touched groups that are gone."""
-    if not keys:
-        return None
+    return d.shared(_except_for(pick(both, keys), current, keys)) if keys else None
+
+
+def _except_for(plan: Plan, others: Plan, keys: Sequence[str]) -> Plan:
+    """The rows of a plan whose keys are not among those of the others."""
     from deferred.algebra.outer import ANTI, OuterJoin
 
     renamed = {k: f"_deferred_new_{k}" for k in keys}
-    side = Project(current, tuple((renamed[k], column(k)) for k in keys))
+    side = Project(others, tuple((renamed[k], column(k)) for k in keys))
     condition = conjunction(same(column(k), column(renamed[k])) for k in keys)
     assert condition is not None
-    return d.shared(OuterJoin(pick(both, keys), side, ANTI, condition))
+    return OuterJoin(plan, side, ANTI, condition)
+
+
+def _rows_of(plan: Plan, columns: Sequence[str]) -> Keys:
+    return Keys.of(plan, zip(columns, columns, strict=True))
 
 
 def _shown(node: Aggregate, support: Support, parts: Plan) -> Plan:
@@ -239,8 +352,23 @@ def limit_delta(node: Limit, d: Differentiator, change: Plan) -> Plan:
     assert new is not None
     current = d.shared(new)
     d.supports[node.support] = Upkeep(current, None, ())
-    plain = replace(node, support=None)
-    return d.difference(replace(plain, child=current), replace(plain, child=kept), columns)
+    return d.difference(_first_of(node, current), _first_of(node, kept), columns)
+
+
+def limit_past(node: Limit, keys: Keys | None) -> Plan:
+    """Old(λ(E)|K), of the kept rows."""
+    assert node.support is not None
+    return _looked_up(_first_of(node, Stored(node.support, node.columns)), keys)
+
+
+def limit_present(node: Limit, d: Differentiator, keys: Keys | None) -> Plan:
+    """New(λ(E)|K), of the kept rows as they are now."""
+    assert node.support is not None
+    return _looked_up(_first_of(node, _moved_on(d, node, Stored(node.support, node.columns), None)), keys)
+
+
+def _first_of(node: Limit, kept: Plan) -> Plan:
+    return replace(node, child=kept, support=None)
 
 
 def _count_of(kept: Plan, size: int) -> Plan:

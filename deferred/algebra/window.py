@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra.plan import Keys, Plan, Restrict
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.support import limit_delta
+from deferred.algebra.support import limit_delta, limit_past, limit_present
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -103,6 +103,12 @@ class Limit(Plan):
             return limit_delta(self, d, d.shared(change))
         new, old = d.states(self.child, d.shared(change), None)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
+
+    def past(self, keys: Keys | None) -> Plan | None:
+        return None if self.support is None else limit_past(self, keys)
+
+    def present(self, d: Differentiator, keys: Keys | None) -> Plan | None:
+        return None if self.support is None else limit_present(self, d, keys)
 
     @property
     def decided(self) -> tuple[exp.Ordered, ...]:

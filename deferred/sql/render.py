@@ -30,7 +30,7 @@ from deferred.algebra.plan import (
 )
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
-from deferred.algebra.support import Stored
+from deferred.algebra.support import Kept, Stored
 from deferred.algebra.window import Limit, Window
 from deferred.sql.dialect import ViewSQL
 
@@ -145,6 +145,10 @@ class Renderer:
     @render.register
     def _(self, plan: Stored) -> str:
         return f"SELECT {self.list(plan.columns)} FROM {self.sources.stored(plan.name)}"
+
+    @render.register
+    def _(self, plan: Kept) -> str:
+        return self.render(plan.child)
 
     @render.register
     def _(self, plan: Values) -> str:

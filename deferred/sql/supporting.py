@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from deferred.algebra.delta import INTEGRAL
+from deferred.algebra.delta import INTEGRAL, coarse
 from deferred.algebra.group import Aggregate
-from deferred.algebra.plan import Plan, Project
+from deferred.algebra.plan import COUNT, Plan, Project, used
 from deferred.algebra.scalar import Fresh, Scalar, column, integer, is_bound, rewrite
-from deferred.algebra.support import Part, Support, parts_of
+from deferred.algebra.support import Kept, Part, Support, parts_of
 from deferred.algebra.window import Limit
 from deferred.sql.dialect import parse_scalar
 from deferred.sql.functions import name_of
@@ -21,6 +21,12 @@ from deferred.sql.types import Types
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
 _ORDERED = ("int", "bigint", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string", "boolean")
+LOGICAL = {"bool_and": "min", "every": "min", "bool_or": "max", "some": "max", "any": "max"}
+"""false < true: all are when the least is, one is when the greatest is."""
+
+UNCOMPARED = ("map<", "variant")
+"""Types whose values SQL cannot group by."""
+
 WIDEST, SCALE_KEPT = 28, 6
 """Decimals up to this many digits can be multiplied by a count and summed without losing any; of wider ones Spark keeps
 up to this many digits after the point, whatever it must give up before it."""
@@ -41,6 +47,8 @@ def contents(plan: Plan) -> dict[str, Plan]:
     for node in plan.walk():
         if isinstance(node, Aggregate) and node.support is not None:
             found[node.support.name] = parts_of(node)
+        elif isinstance(node, Kept):
+            found[node.name] = node.contents
         elif isinstance(node, Limit) and node.support is not None and node.count is not None:
             found[node.support] = replace(node, count=node.count + node.offset, offset=0, support=None)
     return found
@@ -83,7 +91,7 @@ class _Planner:
             for call in calls_in(expression):
                 value = self.of_parts(call, part, extra)
                 if value is None:
-                    return node
+                    return node if node.keys else self.over_everything(node)
                 made[call] = value
             final = rewrite(expression, made.get)
             finals.append((name, exp.cast(final, self.column_types[name], dialect="spark")))
@@ -93,11 +101,29 @@ class _Planner:
         support = Support(self.names(), tuple(parts.values()), tuple(finals))
         return replace(node, child=child, support=support)
 
+    def over_everything(self, node: Aggregate) -> Plan:
+        """A total that is not made of parts, over the kept values of the columns that it reads.
+
+        Beside a column of which SQL equates different values stands its text: rows are told apart by that.
+        """
+        read = sorted(used(*(e for _, e in node.outputs)))
+        if any(kind in self.column_types[c].lower() for c in read for kind in UNCOMPARED):
+            return node
+        coarse_ones = [c for c in read if coarse(self.column_types[c])]
+        outputs: list[tuple[str, Scalar]] = [(c, column(c)) for c in read]
+        for name in coarse_ones:
+            text = self.fresh()
+            self.column_types[text] = "string"
+            outputs.append((text, exp.cast(column(name), "string", dialect="spark")))
+        self.column_types[COUNT] = "bigint"
+        return replace(node, child=Kept(Project(node.child, tuple(outputs)), self.names(), frozenset(coarse_ones)))
+
     def of_parts(self, call: Scalar, part: Callable[..., Part], extra: list[tuple[str, Scalar]]) -> Scalar | None:
         """An aggregate call made of parts, None where it cannot be."""
         inner = call.this if isinstance(call, exp.Filter) else call
         name = name_of(inner)
         arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
+        name = LOGICAL.get(name or "", name)
         if name not in ("count", "count_if", "sum", "avg", "mean", "min", "max") or len(arguments) != 1 or \
                 isinstance(arguments[0], exp.Distinct):
             return None

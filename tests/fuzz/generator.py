@@ -47,10 +47,11 @@ FAMILIES = {
     "subqueries": ("exists", "not exists", "in", "not in", "correlated", "uncorrelated", "subquery under or",
                    "scalar subquery in select", "scalar subquery in where", "scalar subquery in having",
                    "in subquery in having", "limit in subquery", "nested correlation"),
-    "aggregates": ("count(*)", "count(x)", "count(distinct)", "sum", "sum(distinct)", "avg", "min", "max",
-                   "bool_and", "filter", "having", "group by expression", "group by ordinal", "group by alias",
-                   "group by all", "rollup", "cube", "grouping sets", "grouping()", "global aggregate",
-                   "aggregate of aggregate", "aggregate over outer join", "aggregate over semi or anti join"),
+    "aggregates": ("count(*)", "count(x)", "count(distinct)", "sum", "sum(distinct)", "avg", "min", "max", "bool_and",
+                   "bit_or", "median", "filter", "having", "group by expression", "group by ordinal",
+                   "group by alias", "group by all", "rollup", "cube", "grouping sets", "grouping()",
+                   "global aggregate", "aggregate of aggregate", "aggregate over outer join",
+                   "aggregate over semi or anti join"),
     "windows": ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "framed sum",
                 "running sum", "whole partition", "several windows", "window without partition", "named window",
                 "window over aggregate", "qualify", "top-k a group"),
@@ -331,8 +332,10 @@ class Generator:
                 number = self.random.choice(numbers)
                 choices += [("sum", f"SUM({number})")] * 3
                 choices += [("sum(distinct)", f"SUM(DISTINCT {number})"), ("sum", f"SUM({number} + 1)")]
+                choices += [("bit_or", f"BIT_{self.random.choice(('AND', 'OR', 'XOR'))}({number})")]
         if type_ == DOUBLE and numbers:
             choices += [("avg", f"AVG({self.random.choice(numbers)})")] * 3
+            choices += [("median", f"MEDIAN({self.random.choice(numbers)})")]
         if type_ == DECIMAL and same:
             choices += [("sum", f"SUM({self.random.choice(same)})")]
         if type_ == BOOLEAN:
