@@ -40,7 +40,7 @@ def notation(plan: Plan) -> str:
     >>> notation(Aggregate(r, ("c1",), (("c5", parse_one("sum(c2)")),)))
     'γ[A; SUM(B)](R)'
     """
-    return _text(plan, _Labels(plan))
+    return _text(plan, Labels(plan))
 
 
 def equations(plan: Plan, changed: Iterable[str] | None = None, name: str = "V") -> list[str]:
@@ -75,7 +75,7 @@ class _Equations:
 
     def __init__(self, view: Plan, changing: set[str]) -> None:
         self.changing = changing
-        self.labels = _Labels(view)
+        self.labels = Labels(view)
         self.named: dict[Plan, Scan] = {}
 
     def of(self, name: str, plan: Plan) -> list[str]:
@@ -127,7 +127,7 @@ def _scans(plan: Plan) -> list[Scan]:
     return [node for node in plan.walk() if isinstance(node, Scan)]
 
 
-class _Labels:
+class Labels:
     """What a person calls the columns and tables of a plan.
 
     A column has its name in its table, with the table's name where two tables share it; a computed one is its
@@ -195,65 +195,65 @@ def _primes(plan: Plan) -> dict[tuple[str, ...], str]:
 
 
 @singledispatch
-def _text(plan: Plan, labels: _Labels) -> str:
+def _text(plan: Plan, labels: Labels) -> str:
     return f"{type(plan).__name__}({', '.join(_text(child, labels) for child in plan.children)})"
 
 
 @_text.register
-def _scan(plan: Scan, labels: _Labels) -> str:
+def _scan(plan: Scan, labels: Labels) -> str:
     return labels.table(plan)
 
 
 @_text.register
-def _change(plan: Change, labels: _Labels) -> str:
+def _change(plan: Change, labels: Labels) -> str:
     return f"(▲{labels.table(plan)} − ▼{labels.table(plan)})"
 
 
 @_text.register
-def _values(plan: Values, labels: _Labels) -> str:
+def _values(plan: Values, labels: Labels) -> str:
     rows = (f"({', '.join(labels.scalar(value) for value in row)})" for row in plan.rows)
     return f"{{{', '.join(rows)}}}" if plan.rows else "φ"
 
 
 @_text.register
-def _ref(plan: Ref, labels: _Labels) -> str:
+def _ref(plan: Ref, labels: Labels) -> str:
     return plan.name
 
 
 @_text.register
-def _restrict(plan: Restrict, labels: _Labels) -> str:
+def _restrict(plan: Restrict, labels: Labels) -> str:
     keys = ", ".join(labels.scalar(mine) for mine, _ in plan.keys.on)
     return _infix(f"⋉[{keys}]", plan.children, labels)
 
 
 @_text.register
-def _filter(plan: Filter, labels: _Labels) -> str:
+def _filter(plan: Filter, labels: Labels) -> str:
     return f"σ[{labels.scalar(plan.condition)}]({_text(plan.child, labels)})"
 
 
 @_text.register
-def _project(plan: Project, labels: _Labels) -> str:
+def _project(plan: Project, labels: Labels) -> str:
     return f"Π[{_outputs(plan, labels)}]({_text(plan.child, labels)})"
 
 
 @_text.register
-def _aggregate(plan: Aggregate, labels: _Labels) -> str:
+def _aggregate(plan: Aggregate, labels: Labels) -> str:
     keys = ", ".join(labels.column(key) for key in plan.keys)
     return f"γ[{keys}; {_outputs(plan, labels)}]({_text(plan.child, labels)})"
 
 
 @_text.register
-def _distinct(plan: Distinct, labels: _Labels) -> str:
+def _distinct(plan: Distinct, labels: Labels) -> str:
     return f"ε({_text(plan.child, labels)})"
 
 
 @_text.register
-def _union_all(plan: UnionAll, labels: _Labels) -> str:
+def _union_all(plan: UnionAll, labels: Labels) -> str:
     return _infix("⊎", plan.children, labels)
 
 
 @_text.register
-def _set_operation(plan: SetOperation, labels: _Labels) -> str:
+def _set_operation(plan: SetOperation, labels: Labels) -> str:
     return _infix(_SET_OPERATIONS[plan.kind, plan.every], plan.children, labels)
 
 
@@ -266,25 +266,25 @@ _SET_OPERATIONS = {
 
 
 @_text.register
-def _join(plan: Join, labels: _Labels) -> str:
+def _join(plan: Join, labels: Labels) -> str:
     if plan.condition is not None and len(plan.inputs) == 2:
         return _infix(f"⋈[{labels.scalar(plan.condition)}]", plan.children, labels)
     product = _infix("×", plan.children, labels)
     return product if plan.condition is None else f"σ[{labels.scalar(plan.condition)}]({product})"
 
 
-def _infix(symbol: str, sides: Sequence[Plan], labels: _Labels) -> str:
+def _infix(symbol: str, sides: Sequence[Plan], labels: Labels) -> str:
     return f" {symbol} ".join(_side(side, labels) for side in sides)
 
 
-def _side(plan: Plan, labels: _Labels) -> str:
+def _side(plan: Plan, labels: Labels) -> str:
     """An operand, in parentheses when it is an infix operation itself."""
     text = _text(plan, labels)
     infix = isinstance(plan, (Restrict, UnionAll, SetOperation)) or (isinstance(plan, Join) and text[0] != "σ")
     return f"({text})" if infix else text
 
 
-def _outputs(plan: Project | Aggregate, labels: _Labels) -> str:
+def _outputs(plan: Project | Aggregate, labels: Labels) -> str:
     texts = []
     for name, expression in plan.outputs:
         text = labels.scalar(expression)

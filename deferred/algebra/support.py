@@ -87,6 +87,11 @@ class Kept(Plan):
         return Repeat(_moved_on(d, self, self.stored, keys))
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read above it, without the texts that tell their values apart."""
+        return self.columns[:len(self.columns) - len(self.bitwise)]
+
+    @property
     def stored(self) -> Stored:
         return Stored(self.name, (*self.columns, COUNT))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.notation import equations, notation
-from deferred.algebra.plan import Plan, Scan
+from deferred.algebra.outline import outline
+from deferred.algebra.plan import Plan
 from deferred.log.context import Context
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.verify import INVARIANTS
@@ -53,8 +54,8 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     if definition.bound is None:
         reason = f"{definition.whole} So every propagate recomputes the view and keeps the difference."
         return Explanation(view=view.name, scenario=view.scenario, invariant=INVARIANTS[view.scenario], strategy="full",
-                           reason=reason, plan=("the whole query · recomputed",), query="Q", equations=(
-                               "▼V = MV ∸ Q", "▲V = Q ∸ MV"), sql=view.sql,
+                           reason=reason, plan=("the whole query · recomputed: reads all its tables",), query="Q",
+                           equations=("▼V = MV ∸ Q", "▲V = Q ∸ MV"), sql=view.sql,
                            apply="an append, or one MERGE of the touched rows",
                            notes=tuple(view.definition.get("notes") or ()))
     program = differentiate(definition.plan, definition.bound.tables, definition.column_types)
@@ -64,7 +65,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     strategy, reason = _strategy(view, recomputed)
     return Explanation(
         view=view.name, scenario=view.scenario, invariant=INVARIANTS[view.scenario], strategy=strategy, reason=reason,
-        plan=tuple(_tree(definition.plan)), query=notation(definition.plan),
+        plan=tuple(outline(definition.plan)), query=notation(definition.plan),
         equations=tuple(equations(definition.plan)), sql=sql,
         apply=f"one MERGE on {', '.join(key)}" if key else "an append, or one MERGE of the touched rows",
         notes=tuple(view.definition.get("notes") or ()))
@@ -80,13 +81,3 @@ def _strategy(view: ViewRecord, recomputed: list[Plan]) -> tuple[str, str]:
         why += " The refresh_policy 'auto' compares the number of changed rows with the tables' rows."
         return "incremental, or full when much has changed", why
     return "incremental", why
-
-
-def _tree(plan: Plan, depth: int = 0) -> list[str]:
-    what = type(plan).__name__
-    if isinstance(plan, Scan):
-        what = f"Scan {plan.table} ({', '.join(plan.names)}): reads its changes"
-    lines = ["  " * depth + f"{what} · {plan.maintained}"]
-    for child in plan.children:
-        lines.extend(_tree(child, depth + 1))
-    return lines
