@@ -96,7 +96,7 @@ def test_kept_values_are_told_apart_bit_by_bit(warehouse: Any, tmp_path: Any) ->
     warehouse.spark.sql(f"INSERT INTO {table(path)} VALUES (0.0D, 1), (-0.0D, 2), (CAST('NaN' AS DOUBLE), 3), "
                         "(NULL, 4), (1e16D, 5), (1D, 6)")
     warehouse.track("readings", path)
-    query = ("SELECT SORT_ARRAY(COLLECT_LIST(CAST(x AS STRING))) AS texts, SUM(x) FILTER (WHERE NOT ISNAN(x)) AS total, "
+    query = ("SELECT SORT_ARRAY(COLLECT_LIST(CAST(x AS STRING))) AS texts, SUM(x) FILTER (WHERE NOT ISNAN(x)) AS sum, "
              "MIN(x) AS least, MAX(x) AS most, MEDIAN(n) AS middle, COUNT(*) AS rows FROM readings")
     warehouse.create_view("total", query, refresh_policy="incremental_strict")
     assert "Kept · kept values" in str(warehouse.explain("total"))

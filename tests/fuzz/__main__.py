@@ -6,8 +6,8 @@ import argparse
 import sys
 import time
 
+from tests.fuzz.case import Case
 from tests.fuzz.check import Failure, script, shrink
-from tests.fuzz.generator import Case
 from tests.fuzz.run import Result, run
 
 

@@ -16,8 +16,8 @@ from sqlglot import exp
 
 from deferred.errors import DeferredError
 from deferred.sql.dialect import ViewSQL, parse_query
+from tests.fuzz.case import Case, Change, Row
 from tests.fuzz.duck import CannotRun, Database, added
-from tests.fuzz.generator import Case, Change, Row
 from tests.fuzz.on_spark import SparkDatabase
 
 AnyDatabase = Database | SparkDatabase
@@ -246,6 +246,6 @@ def script(case: Case, failure: Failure) -> str:
         steps += f"\n        {{{changes}}},"
     return (f"# seed {case.seed}: {failure.kind}\n"
             f"import datetime  # noqa: F401\nfrom decimal import Decimal  # noqa: F401\n\n"
-            f"from tests.fuzz.check import check\nfrom tests.fuzz.generator import Case, Change  # noqa: F401\n\n"
+            f"from tests.fuzz.check import check\nfrom tests.fuzz.case import Case, Change  # noqa: F401\n\n"
             f"check(Case(\n    schemas={{{schemas}\n    }},\n    query={case.query!r},\n"
             f"    initial={{{initial}\n    }},\n    steps=({steps}\n    ),\n))\n")

@@ -9,71 +9,18 @@ sums of doubles, and grand totals of grouping sets over an empty input (HAVING C
 
 from __future__ import annotations
 
-import datetime
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
-from random import Random
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-Row = tuple[Any, ...]
-Schema = tuple[tuple[str, str], ...]
-
-INT, STRING, DECIMAL, DATE, BOOLEAN, DOUBLE = "int", "string", "decimal(10,2)", "date", "boolean", "double"
-
-COLUMNS = {"a": INT, "b": INT, "c": INT, "s": STRING, "r": STRING, "p": DECIMAL, "d": DATE, "f": BOOLEAN}
-"""The names that tables draw their columns from. A name has one type, so NATURAL and USING joins always fit."""
-
-DOMAINS: dict[str, list[Any]] = {
-    INT: [None, 0, 1, 2, 3],
-    STRING: [None, "", "x", "y", "xy"],
-    DECIMAL: [None, Decimal("0.00"), Decimal("1.50"), Decimal("2.25"), Decimal("-1.00")],
-    DATE: [None, datetime.date(2024, 2, 29), datetime.date(2024, 3, 1), datetime.date(2023, 12, 31)],
-    BOOLEAN: [None, True, False],
-}
-"""Few values, so that rows repeat, keys meet, and groups appear and vanish."""
+from tests.fuzz.case import BOOLEAN, DATE, DECIMAL, DOUBLE, INT, STRING, Case, random_schemas
+from tests.fuzz.expressions import Column, Expressions
+from tests.fuzz.history import Histories
 
 DEPTHS = (12, 4, 0.8, 0.4)
 """How often a query is nested one, two, three or four deep."""
 
 LONGEST = 2_500
 """Characters of a query: the few longer ones would take most of the time."""
-
-FAMILIES = {
-    "joins": ("inner join", "cross join", "comma join", "left join", "right join", "full join", "semi join",
-              "anti join", "natural join", "join using", "theta join", "self-join", "join chain", "lateral join",
-              "left lateral join", "null-safe join"),
-    "subqueries": ("exists", "not exists", "in", "not in", "correlated", "uncorrelated", "subquery under or",
-                   "scalar subquery in select", "scalar subquery in where", "scalar subquery in having",
-                   "in subquery in having", "limit in subquery", "nested correlation"),
-    "aggregates": ("count(*)", "count(x)", "count(distinct)", "sum", "sum(distinct)", "avg", "min", "max", "bool_and",
-                   "bit_or", "median", "filter", "having", "group by expression", "group by ordinal",
-                   "group by alias", "group by all", "rollup", "cube", "grouping sets", "grouping()",
-                   "global aggregate", "aggregate of aggregate", "aggregate over outer join",
-                   "aggregate over semi or anti join"),
-    "windows": ("row_number", "rank", "dense_rank", "ntile", "lag", "lead", "first_value", "framed sum",
-                "running sum", "whole partition", "several windows", "window without partition", "named window",
-                "window over aggregate", "qualify", "top-k a group"),
-    "order and limit": ("limit", "offset", "order by hidden column", "plain order by"),
-    "sets": ("union", "union all", "except", "except all", "intersect", "intersect all", "nested set operation",
-             "distinct", "values", "no from"),
-    "rows to rows": ("case", "coalesce", "cast", "nullif", "arithmetic", "string function", "between", "in list",
-                     "like", "is null", "three-valued or", "not", "date part", "if"),
-    "structure": ("cte", "cte used twice", "derived table", "table alias with columns", "same table many times"),
-    "changes": ("insert", "delete", "update", "delete everything", "inserted and deleted", "all tables at once",
-                "empty table", "no change in a logged table"),
-}
-"""Every construct, by family: each must occur in a long enough run."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column that an expression may read: how it is written there, and its type."""
-
-    ref: str
-    type: str
-
 
 @dataclass(frozen=True)
 class Query:
@@ -84,36 +31,12 @@ class Query:
     types: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Change:
-    """What one step does to one table: rows deleted, rows inserted, both as they come, not netted."""
-
-    deleted: tuple[Row, ...]
-    inserted: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A view over tables with a history: each step changes some of the tables."""
-
-    schemas: dict[str, Schema]
-    query: str
-    initial: dict[str, tuple[Row, ...]]
-    steps: tuple[dict[str, Change], ...]
-    seed: int = 0
-
-
 @dataclass
-class Generator:
-    """Makes one view from one seed. `schemas` may be given, so that many views share their tables."""
-
-    seed: int
-    schemas: dict[str, Schema] = field(default_factory=dict)
-    constructs: Counter[str] = field(default_factory=Counter)
+class Generator(Expressions, Histories):
+    """Makes one view from one seed."""
 
     def __post_init__(self) -> None:
-        self.random = Random(self.seed)
-        self.serial = 0
+        super().__post_init__()
         self.ctes: list[tuple[str, Query]] = []
         self.schemas = self.schemas or random_schemas(self.seed)
 
@@ -133,26 +56,10 @@ class Generator:
         depth = self.random.choices(range(1, len(DEPTHS) + 1), DEPTHS)[0]
         return self.query(depth, self.types())
 
-    # ---- choices
-
-    def saw(self, construct: str) -> None:
-        self.constructs[construct] += 1
-
-    def chance(self, probability: float) -> bool:
-        return self.random.random() < probability
-
-    def name(self, prefix: str) -> str:
-        self.serial += 1
-        return f"{prefix}{self.serial}"
-
     def types(self) -> tuple[str, ...]:
         """The types of a query's columns."""
         weighted = [INT] * 5 + [STRING] * 2 + [DECIMAL, DATE, BOOLEAN, DOUBLE]
         return tuple(self.random.choice(weighted) for _ in range(self.random.choice((1, 2, 2, 3))))
-
-    def pick(self, *weighted: tuple[float, Callable[..., Any]]) -> Callable[..., Any]:
-        weights = [weight for weight, _ in weighted]
-        return self.random.choices([method for _, method in weighted], weights)[0]
 
     # ---- queries
 
@@ -291,69 +198,6 @@ class Generator:
         if "GROUP BY" in source:
             self.saw("aggregate of aggregate")
 
-    def key(self, columns: Sequence[Column], type_: str) -> str:
-        """A grouping expression: always over a column, so that it is not a constant."""
-        found = [c.ref for c in columns if c.type == type_]
-        if found and self.chance(0.75):
-            return self.random.choice(found)
-        self.saw("group by expression")
-        if found:
-            return self.over(self.random.choice(found), type_)
-        return self.converted(self.random.choice(columns), type_)
-
-    def over(self, ref: str, type_: str) -> str:
-        """Some expression over a column, of the column's type."""
-        choices = {
-            INT: (f"{ref} + 1", f"{ref} % 2", f"COALESCE({ref}, 0)"),
-            STRING: (f"UPPER({ref})", f"COALESCE({ref}, 'none')", f"{ref} || 'k'"),
-            DECIMAL: (f"COALESCE({ref}, 0.00)", f"ABS({ref})"),
-            DATE: (f"COALESCE({ref}, DATE '2024-03-01')",),
-            BOOLEAN: (f"{ref} IS NULL", f"NOT {ref}"),
-            DOUBLE: (f"COALESCE({ref}, CAST(0 AS DOUBLE))",),
-        }[type_]
-        return self.random.choice(choices)
-
-    def converted(self, column: Column, type_: str) -> str:
-        """A value of the wanted type that depends on a column of any type."""
-        self.saw("case")
-        then, otherwise = self.literal(type_), self.literal(type_)
-        return f"CASE WHEN {column.ref} IS NULL THEN {then} ELSE {otherwise} END"
-
-    def aggregate(self, columns: Sequence[Column], type_: str) -> str:
-        """An aggregate of the wanted type, sometimes with FILTER."""
-        same = [c.ref for c in columns if c.type == type_]
-        numbers = [c.ref for c in columns if c.type == INT]
-        anything = self.random.choice(columns).ref
-        choices: list[tuple[str, str]] = []
-        if type_ == INT:
-            choices += [("count(*)", "COUNT(*)"), ("count(x)", f"COUNT({anything})"),
-                        ("count(distinct)", f"COUNT(DISTINCT {anything})")]
-            if numbers:
-                number = self.random.choice(numbers)
-                choices += [("sum", f"SUM({number})")] * 3
-                choices += [("sum(distinct)", f"SUM(DISTINCT {number})"), ("sum", f"SUM({number} + 1)")]
-                choices += [("bit_or", f"BIT_{self.random.choice(('AND', 'OR', 'XOR'))}({number})")]
-        if type_ == DOUBLE and numbers:
-            choices += [("avg", f"AVG({self.random.choice(numbers)})")] * 3
-            choices += [("median", f"MEDIAN({self.random.choice(numbers)})")]
-        if type_ == DECIMAL and same:
-            choices += [("sum", f"SUM({self.random.choice(same)})")]
-        if type_ == BOOLEAN:
-            predicate = self.predicate(columns)
-            choices += [("bool_and", f"BOOL_AND({predicate})"), ("bool_and", f"BOOL_OR({predicate})")]
-        if same and type_ != BOOLEAN:
-            choices += [("min", f"MIN({self.random.choice(same)})"), ("max", f"MAX({self.random.choice(same)})")]
-        if not choices:
-            choices = [("max", f"MAX({self.scalar(columns, type_)})")]
-        construct, call = self.random.choice(choices)
-        self.saw(construct)
-        if self.chance(0.15):
-            self.saw("filter")
-            call += f" FILTER (WHERE {self.predicate(columns)})"
-        if construct == "sum" and type_ == INT and self.chance(0.5):
-            return f"CAST({call} AS BIGINT)"
-        return call
-
     def group_by(self, items: Sequence[str], keyed: Sequence[bool], names: Sequence[str],
                  extra: Sequence[str]) -> tuple[str, bool]:
         """GROUP BY by expression, ordinal, alias or ALL, or grouping sets; and whether it can have a grand total."""
@@ -461,31 +305,6 @@ class Generator:
             return ""
         chosen = self.random.choice(columns)
         return f"PARTITION BY {chosen.ref if self.chance(0.8) else self.over(chosen.ref, chosen.type)} "
-
-    def window(self, columns: Sequence[Column], type_: str, partition: str, order: str, where: str) -> str:
-        """One window function of the wanted type over the partition; `where` is its OVER."""
-        same = [c.ref for c in columns if c.type == type_]
-        value = self.random.choice(same) if same else self.scalar(columns, type_)
-        some = f"ORDER BY {self.random.choice(columns).ref}"
-        bounds = ("1 PRECEDING AND CURRENT ROW", "CURRENT ROW AND 1 FOLLOWING",
-                  "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
-        frame = f"ROWS BETWEEN {self.random.choice(bounds)}"
-        whole = partition.strip()
-        choices = [("lag", f"LAG({value}) OVER {where}"), ("lead", f"LEAD({value}, 2) OVER {where}"),
-                   ("first_value", f"FIRST_VALUE({value}) OVER {where}")]
-        if type_ != BOOLEAN:
-            choices += [("whole partition", f"MAX({value}) OVER ({whole})"),
-                        ("running sum", f"MIN({value}) OVER ({partition}{some})")]
-        if type_ == INT:
-            choices += [
-                ("row_number", f"ROW_NUMBER() OVER {where}"), ("rank", f"RANK() OVER ({partition}{some})"),
-                ("dense_rank", f"DENSE_RANK() OVER ({partition}{some} DESC)"), ("ntile", f"NTILE(2) OVER {where}"),
-                ("framed sum", f"CAST(SUM({value}) OVER ({partition}{order} {frame}) AS BIGINT)"),
-                ("running sum", f"CAST(SUM({value}) OVER ({partition}{some}) AS BIGINT)"),
-                ("whole partition", f"COUNT({value}) OVER ({whole})")]
-        construct, call = self.random.choice(choices)
-        self.saw(construct)
-        return call
 
     def top_per_group(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
         """The first rows of each partition, by a filter on a rank."""
@@ -719,178 +538,6 @@ class Generator:
             self.saw("not")
             return f"NOT ({found} AND {self.predicate(columns)})"
         return found
-
-    def predicate(self, columns: Sequence[Column], depth: int = 2) -> str:
-        """A condition on one row, in three-valued logic."""
-        kind = self.random.random()
-        if depth > 0 and kind < 0.15:
-            self.saw("three-valued or")
-            return f"({self.predicate(columns, depth - 1)} OR {self.predicate(columns, depth - 1)})"
-        if depth > 0 and kind < 0.25:
-            self.saw("not")
-            return f"NOT ({self.predicate(columns, depth - 1)})"
-        column = self.random.choice(columns)
-        if kind < 0.35:
-            self.saw("is null")
-            return f"{column.ref} IS {self.random.choice(('', 'NOT '))}NULL"
-        if column.type == BOOLEAN:
-            return column.ref
-        if kind < 0.45:
-            self.saw("between")
-            return f"{column.ref} BETWEEN {self.literal(column.type)} AND {self.literal(column.type)}"
-        if kind < 0.55:
-            self.saw("in list")
-            listed = ", ".join(self.literal(column.type) for _ in range(2))
-            return f"{column.ref} {self.random.choice(('IN', 'NOT IN'))} ({listed})"
-        if column.type == STRING and kind < 0.65:
-            self.saw("like")
-            return f"{column.ref} LIKE 'x%'"
-        others = [c.ref for c in columns if c.type == column.type]
-        other = self.random.choice(others) if self.chance(0.3) else self.literal(column.type)
-        return f"{column.ref} {self.random.choice(('=', '<>', '<', '>=', '<=>'))} {other}"
-
-    # ---- expressions
-
-    def scalar(self, columns: Sequence[Column], type_: str, depth: int = 2) -> str:
-        """An expression of the wanted type."""
-        same = [c.ref for c in columns if c.type == type_]
-        if same and self.chance(0.6):
-            return self.random.choice(same)
-        if depth <= 0:
-            return self.random.choice(same) if same else self.literal(type_)
-        kind = self.random.random()
-        if kind < 0.25:
-            self.saw("case")
-            return (f"CASE WHEN {self.predicate(columns, 1)} THEN {self.scalar(columns, type_, depth - 1)} "
-                    f"ELSE {self.scalar(columns, type_, depth - 1)} END")
-        if kind < 0.4:
-            self.saw("coalesce")
-            return f"COALESCE({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
-        if kind < 0.5:
-            self.saw("nullif")
-            return f"NULLIF({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
-        if kind < 0.6:
-            self.saw("if")
-            return (f"IF({self.predicate(columns, 1)}, {self.scalar(columns, type_, depth - 1)}, "
-                    f"{self.scalar(columns, type_, depth - 1)})")
-        return self.computed(columns, type_, depth - 1)
-
-    def computed(self, columns: Sequence[Column], type_: str, depth: int) -> str:
-        """Arithmetic, string functions, conversions."""
-        if type_ == INT:
-            dates = [c.ref for c in columns if c.type == DATE]
-            if dates and self.chance(0.4):
-                self.saw("date part")
-                return f"{self.random.choice(('YEAR', 'MONTH', 'DAY'))}({self.random.choice(dates)})"
-            self.saw("arithmetic")
-            left, right = (self.scalar(columns, INT, depth) for _ in range(2))
-            return self.random.choice((f"{left} + {right}", f"({left}) - ({right})", f"ABS(({left}) % 3)",
-                                       f"CAST({left} AS BIGINT) * 2", f"GREATEST({left}, {right})"))
-        if type_ == STRING:
-            self.saw("string function")
-            inner = self.scalar(columns, STRING, depth)
-            self.saw("cast")
-            return self.random.choice((f"UPPER({inner})", f"{inner} || '-'", f"CAST({self.number(columns)} AS STRING)"))
-        if type_ == DECIMAL:
-            self.saw("cast")
-            inner = self.scalar(columns, DECIMAL, depth)
-            return self.random.choice((f"CAST({self.number(columns)} AS DECIMAL(10, 2))",
-                                       f"CAST({inner} AS DECIMAL(10, 2)) + 1.00"))
-        if type_ == DOUBLE:
-            self.saw("cast")
-            return f"CAST({self.number(columns)} AS DOUBLE)"
-        if type_ == BOOLEAN:
-            return f"({self.predicate(columns, 1)})"
-        return self.literal(type_)
-
-    def number(self, columns: Sequence[Column]) -> str:
-        found = [c.ref for c in columns if c.type == INT]
-        return self.random.choice(found) if found else self.literal(INT)
-
-    def literal(self, type_: str, null: bool = True) -> str:
-        if type_ == DOUBLE:
-            return self.random.choice(("CAST(0 AS DOUBLE)", "CAST(1.5 AS DOUBLE)"))
-        value = self.random.choice(DOMAINS[type_])
-        if value is None and null and self.chance(0.5):
-            return f"CAST(NULL AS {type_})"
-        value = self.random.choice(DOMAINS[type_][1:]) if value is None else value
-        if type_ == STRING:
-            return f"'{value}'"
-        if type_ == DATE:
-            return f"DATE '{value.isoformat()}'"
-        if type_ == BOOLEAN:
-            return str(value).upper()
-        return f"({value})" if str(value).startswith("-") else str(value)
-
-    # ---- rows and changes
-
-    def history(self) -> tuple[dict[str, tuple[Row, ...]], tuple[dict[str, Change], ...]]:
-        """The rows of the tables, and one to three steps of changes to some of them.
-
-        Mostly one: what later steps rest on, the support tables, is compared after every step.
-        """
-        initial = {name: self.rows(schema, self.random.choice((0, 2, 4, 6, 7))) for name, schema in
-                   self.schemas.items()}
-        if any(not rows for rows in initial.values()):
-            self.saw("empty table")
-        state = {name: Counter(rows) for name, rows in initial.items()}
-        steps = []
-        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
-            step = self.step(state)
-            for name, change in step.items():
-                state[name] = state[name] - Counter(change.deleted) + Counter(change.inserted)
-            steps.append(step)
-        return initial, tuple(steps)
-
-    def step(self, state: dict[str, Counter[Row]]) -> dict[str, Change]:
-        tables = [name for name in self.schemas if self.chance(0.5)] or [self.random.choice(list(self.schemas))]
-        if self.chance(0.15):
-            tables = list(self.schemas)
-        if len(tables) == len(self.schemas):
-            self.saw("all tables at once")
-        return {name: self.change(self.schemas[name], list(state[name].elements())) for name in tables}
-
-    def change(self, schema: Schema, rows: list[Row]) -> Change:
-        """Some rows deleted, some inserted, some changed in one column."""
-        kind = self.random.random()
-        if kind < 0.12 and rows:
-            self.saw("delete everything")
-            return Change(tuple(rows), ())
-        if kind < 0.2:
-            self.saw("inserted and deleted")
-            (row,) = self.rows(schema, 1)
-            kept = tuple(self.random.sample(rows, min(1, len(rows))))
-            if not kept or self.chance(0.5):
-                self.saw("no change in a logged table")
-                return Change(kept, kept)
-            return Change(kept, (row, *kept))
-        deleted = tuple(row for row in rows if self.chance(0.3))
-        inserted = list(self.rows(schema, self.random.choice((0, 1, 2, 3))))
-        if deleted and self.chance(0.5):
-            self.saw("update")
-            place = self.random.randrange(len(schema))
-            values = DOMAINS[schema[place][1]]
-            inserted += [(*row[:place], self.random.choice(values), *row[place + 1:]) for row in deleted]
-        if inserted:
-            self.saw("insert")
-        if deleted:
-            self.saw("delete")
-        return Change(deleted, tuple(inserted))
-
-    def rows(self, schema: Schema, count: int) -> tuple[Row, ...]:
-        rows = [tuple(self.random.choice(DOMAINS[type_]) for _, type_ in schema) for _ in range(count)]
-        return tuple(self.random.choice(rows) if self.chance(0.2) else row for row in rows)
-
-
-def random_schemas(seed: int) -> dict[str, Schema]:
-    """Three or four tables; every one has a number, and neighbours share columns by name."""
-    random = Random(seed)
-    schemas: dict[str, Schema] = {}
-    for name in ("t", "u", "v", "w")[:random.choice((3, 3, 4))]:
-        chosen = {random.choice("abc"), *random.sample(sorted(COLUMNS), random.choice((1, 2, 3)))}
-        schemas[name] = tuple((column, COLUMNS[column]) for column in sorted(chosen))
-    return schemas
-
 
 def _columns(alias: str, names: Sequence[str], types: Sequence[str]) -> list[Column]:
     return [Column(f"{alias}.{name}", type_) for name, type_ in zip(names, types, strict=True)]

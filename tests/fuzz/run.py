@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tests.fuzz.case import Case, random_schemas
 from tests.fuzz.check import Failure, Refused, Skipped, check
 from tests.fuzz.duck import Database
-from tests.fuzz.generator import Case, Generator, random_schemas
+from tests.fuzz.generator import Generator
 
 SHARED = 25
 """How many views use one set of tables."""

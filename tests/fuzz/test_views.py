@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from tests.fuzz.case import FAMILIES, Case, Change
 from tests.fuzz.check import Failure, check, script, shrink, smaller_queries
-from tests.fuzz.generator import FAMILIES, Case, Change
 from tests.fuzz.run import SHARED, Result, case_of, run
 
 SEEDS = range(1050)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.fuzz.case import random_schemas
 from tests.fuzz.check import Failure, Skipped, check, script, shrink
-from tests.fuzz.generator import random_schemas
 from tests.fuzz.on_spark import SparkDatabase
 from tests.fuzz.run import SHARED, case_of
 

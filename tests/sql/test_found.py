@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from tests.fuzz.case import Case, Change
 from tests.fuzz.check import check
 from tests.fuzz.duck import Database, added
-from tests.fuzz.generator import Case, Change
 
 SCHEMAS = {"t": (("a", "int"), ("b", "int"), ("s", "string")), "u": (("b", "int"), ("c", "int"))}
 INITIAL = {"t": ((1, 1, "x"), (1, 1, "y"), (2, None, "x"), (None, 3, None)), "u": ((1, 1), (1, 2), (3, None))}

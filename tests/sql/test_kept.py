@@ -8,9 +8,9 @@ import pytest
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.plan import Scan
+from tests.fuzz.case import Case, Change
 from tests.fuzz.check import check
 from tests.fuzz.duck import Database
-from tests.fuzz.generator import Case, Change
 
 SCHEMAS = {"t": (("a", "int"), ("b", "int"), ("x", "double")), "u": (("b", "int"), ("c", "int"))}
 INITIAL = {"t": ((1, 1, 0.5), (1, 1, 0.5), (2, None, None), (None, 3, 2.0)), "u": ((1, 1), (1, 2), (3, None))}
