@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,17 @@ SMALL = {
     "spark.default.parallelism": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM makes that many tasks
 }
 """For tiny data: what costs there is compiling, so Spark interprets and the JVM compiles little."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Every Spark that a test starts, in whatever process, has these settings unless it is given others."""
+    folder = Path(tempfile.mkdtemp(prefix="deferred-spark-conf-"))
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

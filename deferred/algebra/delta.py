@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ from deferred.algebra.plan import (
     minus,
     union,
 )
+from deferred.algebra.scalar import is_column
 
 INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
 
@@ -71,13 +73,14 @@ class Differentiator:
         self.steps: list[Step] = []
         self.supports: dict[str, Upkeep] = {}
         self._deltas: dict[Plan, Plan | None] = {}
+        self._readers: Counter[Plan] = Counter()
         self._readings: dict[Plan, Plan] = {}
 
     def delta(self, plan: Plan) -> Plan | None:
         """Δ(plan), computed once for a plan that several nodes share."""
         if plan not in self._deltas:
             change = plan.delta(self)
-            self._deltas[plan] = change
+            self._deltas[plan] = self.shared(change) if change is not None and self._readers[plan] > 1 else change
         return self._deltas[plan]
 
     def has_delta(self, plan: Plan) -> bool:
@@ -85,13 +88,14 @@ class Differentiator:
         return plan in self._deltas
 
     def program(self, plan: Plan) -> Program:
+        self._readers.update(child for node in plan.walk() for child in node.children)
         change = self.delta(plan)
         result = None if change is None else self.reading(Net(change, self.bitwise(plan.columns)))
         return Program(tuple(self.steps), result, dict(self.supports))
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that several readers cost one computation. Leaves stay as they are."""
-        if isinstance(plan, (Ref, Change)):
+        if _is_leaf(plan):
             return plan
         name = f"step{len(self.steps) + 1}"
         self.steps.append(Step(name, self.reading(plan), when.name if isinstance(when, Ref) else None))
@@ -137,7 +141,7 @@ class Differentiator:
         """new − old as one netted signed bag: rows that are as they were vanish here."""
         both = union([counted(new), counted(old, -1)], (*columns, COUNT))
         assert both is not None
-        return self.shared(Net(both, self.bitwise(columns)))
+        return Net(both, self.bitwise(columns))
 
     def is_simple(self, plan: Plan) -> bool:
         """Whether a plan is cheap to join with a small change as it stands, without pushing keys into it."""
@@ -150,6 +154,13 @@ class Differentiator:
     def bitwise(self, columns: Iterable[str]) -> frozenset[str]:
         """The columns whose equality in SQL is coarser than identity."""
         return frozenset(c for c in columns if coarse(self.types.get(c, "")))
+
+
+def _is_leaf(plan: Plan) -> bool:
+    """Whether reading a plan costs no more than reading a temporary result: it is one, or columns of one."""
+    while isinstance(plan, Project) and all(is_column(expression) for _, expression in plan.outputs):
+        plan = plan.child
+    return isinstance(plan, (Ref, Change))
 
 
 def alike(left: str, right: str) -> bool:

@@ -74,7 +74,7 @@ class Kept(Plan):
         both = union([touched, change], self.stored.columns)
         assert both is not None
         rows = d.shared(Filter(Net(both, self.bitwise), exp.GT(this=column(COUNT), expression=integer(0))))
-        d.supports[self.name] = Upkeep(rows, _without(d, change, rows, self.columns), self.columns)
+        d.supports[self.name] = Upkeep(rows, _without(change, rows, self.columns), self.columns)
         return change
 
     def restricted(self, keys: Keys) -> Plan:
@@ -163,8 +163,8 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
     moved = d.shared(_moved(node, support, change))
     on = tuple((k, k) for k in node.keys)
     stored = Stored(support.name, kept)
-    old = d.shared(Restrict(stored, Keys.of(moved, on)) if on else stored)
-    both = d.shared(_together(node, support, moved, old))
+    both = d.shared(_together(node, support, moved, Restrict(stored, Keys.of(moved, on)) if on else stored))
+    old = pick(Filter(both, exp.Not(this=_is_null(column(support.rows)))), kept)
 
     unsafe = _unsafe(support)
     new: list[Plan] = []
@@ -184,8 +184,7 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
     parts = union(new, kept)
     assert parts is not None
     current = d.shared(parts)
-    vanished = _without(d, both, current, node.keys)
-    d.supports[support.name] = Upkeep(current, vanished, node.keys)
+    d.supports[support.name] = Upkeep(current, _without(both, current, node.keys), node.keys)
     return d.difference(_shown(node, support, current), _shown(node, support, old), node.columns)
 
 
@@ -303,9 +302,9 @@ def _unsafe(support: Support) -> Scalar | None:
     return None if reached is None else exp.Paren(this=reached)
 
 
-def _without(d: Differentiator, both: Plan, current: Plan, keys: Sequence[str]) -> Plan | None:
+def _without(both: Plan, current: Plan, keys: Sequence[str]) -> Plan | None:
     """The keys of touched groups that are gone."""
-    return d.shared(_except_for(pick(both, keys), current, keys)) if keys else None
+    return _except_for(pick(both, keys), current, keys) if keys else None
 
 
 def _except_for(plan: Plan, others: Plan, keys: Sequence[str]) -> Plan:

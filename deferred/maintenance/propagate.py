@@ -29,6 +29,9 @@ from deferred.sql.render import Renderer
 FULL_FRACTION = 0.3
 """With `auto`, above this part of the base rows a recomputation is taken for cheaper than a delta."""
 
+TIDIED_TOGETHER = 8
+"""So many batches that MV shows already are left in the differential table: removing them is a commit of its own."""
+
 
 def propagate(context: Context, name: str, until: datetime | None = None, kind: str = "propagate",
               full: bool = False) -> Operation:
@@ -204,9 +207,9 @@ def _write(context: Context, view: ViewRecord, delta: str, cut: Cut, work: Work,
 
 
 def _tidy(context: Context, view: ViewRecord) -> None:
-    """Remove batches that MV shows already; here, where no reader waits."""
+    """Remove batches that MV shows already, a few at once; here, where no reader waits."""
     state = context.metadata.views.by_id(view.id)
-    if state.applied_batch > int(state.definition.get("tidied", 0)):
+    if state.applied_batch >= int(state.definition.get("tidied", 0)) + TIDIED_TOGETHER:
         try:
             context.engine.write(f"DELETE FROM {table(differential_path(state))} "
                                  f"WHERE {quoted(DIFFERENTIAL_BATCH)} <= {state.applied_batch}")
