@@ -14,7 +14,13 @@ from typing import Any
 from deferred.errors import ConfigurationError, InvalidInputError, nearest
 
 DEFAULT_FILE = Path("conf/deferred.toml")
-KEYS = {"warehouse": ("path", "metadata_url"), "spark": ("master", "remote", "conf"), "views": ("folder",)}
+KEYS: dict[str, tuple[str, ...] | None] = {
+    "warehouse": ("path", "metadata_url"), "spark": ("master", "remote", "conf"), "views": ("folder",),
+    "functions": None,
+}
+"""The sections of the file and their keys; the keys of [functions] are names of the user's own."""
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Settings:
     spark_master: str | None = None
     spark_remote: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
     views_folder: Path = Path("conf/views")
     base_folder: Path = Path()
     file: Path | None = None
@@ -105,9 +112,10 @@ def _section(file: Path, name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigurationError(f"{file}: {name} is a section; write [{name}] on a line of its own, its keys below.")
     checked: dict[str, Any] = {}
+    keys = KEYS[name]
     for key, given in value.items():
-        if key not in KEYS[name]:
-            raise ConfigurationError(f"{file}: [{name}] has no key {key}{nearest(key, KEYS[name])}")
+        if keys is not None and key not in keys:
+            raise ConfigurationError(f"{file}: [{name}] has no key {key}{nearest(key, keys)}")
         if (name, key) == ("spark", "conf"):
             checked[key] = _spark_conf(file, given)
         elif isinstance(given, str) and given.strip():
@@ -115,6 +123,9 @@ def _section(file: Path, name: str, value: object) -> dict[str, Any]:
         else:
             shown = "an empty text" if isinstance(given, str) else _kind(given)
             raise ConfigurationError(f'{file}: {name}.{key} is {shown}; a text in quotes is expected: {key} = "…".')
+        if name == "functions" and not (key.isidentifier() and _FUNCTION.fullmatch(str(given))):
+            raise ConfigurationError(f'{file}: functions.{key} = "{given}" is not understood; write the name that SQL '
+                                     f'uses, and where the UDF is: tax = "shop.functions:tax".')
     return checked
 
 
@@ -178,6 +189,7 @@ def _settings(values: _Values, path: str | Path | None, metadata_url: str | None
     master, remote = _spark(values)
     views = values.text("views", "folder") or "conf/views"
     return Settings(path=folder, metadata_url=url, spark_master=master, spark_remote=remote, spark_conf=values.conf(),
+                    functions=dict(values.sections.get("functions", {})),
                     views_folder=Path(_anchored(views, values.base)), base_folder=values.base, file=values.file)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,7 @@ from deferred.maintenance import explain as explaining
 from deferred.maintenance import operation, propagate, refresh, replay, status, verify, views
 from deferred.maintenance.operation import Operation
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, ViewRecord
-from deferred.spark import bags, server
+from deferred.spark import bags, functions, server
 from deferred.spark.engine import Engine, table
 from deferred.sql.dialect import parse_statement, quoted
 from deferred.sql.pin import pinned
@@ -51,10 +52,11 @@ class Warehouse:
         if "://" not in str(settings.path):
             Path(settings.path).mkdir(parents=True, exist_ok=True)
         metadata = Metadata.open(settings.metadata_url, create=True)
+        prepare = partial(functions.register, functions=settings.functions, folder=settings.base_folder)
         running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
         if running is not None:  # the one that `deferred engine start` keeps warm
-            return cls(settings, metadata, Engine(None, None, running.remote), requested_by, patience)
-        engine = Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf)
+            return cls(settings, metadata, Engine(None, None, running.remote, prepare=prepare), requested_by, patience)
+        engine = Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf, prepare)
         return cls(settings, metadata, engine, requested_by, patience)
 
     def close(self) -> None:

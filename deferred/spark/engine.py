@@ -68,9 +68,10 @@ class Engine:
     """One Spark session, started when it is first needed."""
 
     def __init__(self, spark: SparkSession | None = None, master: str | None = None, remote: str | None = None,
-                 conf: Mapping[str, str] | None = None) -> None:
+                 conf: Mapping[str, str] | None = None, prepare: Callable[[SparkSession], None] | None = None) -> None:
         session.check(master, remote)
         self._spark = spark
+        self._prepare = prepare
         self._starting = threading.Lock()
         self.master, self.remote, self.conf = master, remote, dict(conf or {})
 
@@ -79,6 +80,9 @@ class Engine:
         with self._starting:
             if self._spark is None:
                 self._spark = session.start(self.master, self.remote, self.conf)
+            if self._prepare is not None:
+                prepare, self._prepare = self._prepare, None
+                prepare(self._spark)
             return self._spark
 
     @property

@@ -15,14 +15,14 @@ from deferred.algebra.join import Join
 from deferred.algebra.outer import filtered
 from deferred.algebra.plan import Plan, Project, UnionAll, Values, pick
 from deferred.algebra.prune import prune
-from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, conjuncts, is_bound, rewrite
+from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.sets import Distinct, SetOperation
 from deferred.algebra.simplify import bottom_up
 from deferred.algebra.window import Limit
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, grouping, sources, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, text
-from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, name_of, refuse_what_varies
+from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, is_built_in, name_of, refuse_what_varies
 from deferred.sql.scope import Field, Scope
 from deferred.sql.supporting import supported
 from deferred.sql.types import Types
@@ -453,9 +453,20 @@ class Binder:
                 raise scope.unknown(part)
             return resolved
 
-        return rewrite(node, replace_column)
+        result = rewrite(node, replace_column)
+        self.refuse_undeclared(result)
+        return result
 
     # ---- helpers
+
+    def refuse_undeclared(self, expression: Scalar) -> None:
+        """A function of the user's own must be declared deterministic, which only the engine knows."""
+        for call in expression.find_all(exp.Anonymous):
+            own = not is_built_in(call) and columns_of(call) <= self.column_types.keys()
+            if own and not self.types.deterministic(call, self.column_types):
+                raise NondeterministicSQLError(
+                    f"The function {call.this} is declared nondeterministic: a recomputation may give another result, "
+                    f"so a view may not contain it. Declare it deterministic, if it is.")
 
     def typed(self, type_: str) -> str:
         """A fresh column of a type."""

@@ -19,6 +19,8 @@ class ViewSQL(Spark):
     kept verbatim cannot change its meaning on the way.
     """
 
+    NORMALIZE_FUNCTIONS: bool | str = False  # a function keeps the name that its user wrote
+
     class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
         FUNCTIONS: ClassVar[dict[str, object]] = {}
         # Only calls with a syntax of their own are parsed as more than a name with arguments.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from deferred.errors import NondeterministicSQLError
 from deferred.sql.dialect import text
@@ -67,6 +68,20 @@ def name_of(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Func) and not isinstance(node, (exp.And, exp.Or, exp.Cast, exp.Case, exp.Connector)):
         return node.sql_name().lower()
     return None
+
+
+_KNOWN = frozenset(name.lower() for name in (*Spark.Parser.FUNCTIONS, *Spark.Parser.FUNCTION_PARSERS))
+
+
+def is_built_in(call: exp.Expr) -> bool:
+    """Whether a call's name is one that SQL has a function for, not one of the user's own.
+
+    >>> from deferred.sql.dialect import parse_scalar
+    >>> is_built_in(parse_scalar("upper(a)")), is_built_in(parse_scalar("my_tax(a)"))
+    (True, False)
+    """
+    name = name_of(call)
+    return name in _KNOWN or name in WINDOW_ONLY or name in GENERATORS or is_aggregate(call)
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sqlglot import exp
 
 from deferred.algebra.scalar import columns_of
+from deferred.errors import InvalidSQLError
 from deferred.sql.dialect import quoted, text
 
 Engine = Callable[[str], list[tuple[str, str]]]
@@ -39,6 +40,17 @@ class Types:
         grouping = f" GROUP BY {', '.join(quoted(c) for c in sorted(keys))}" if keys else ""
         source = self._source(frozenset().union(*(columns_of(e) for e in expressions), keys or ()), inputs)
         return [type_ for _, type_ in self.ask(f"SELECT {outputs} FROM {source}{grouping}")]
+
+    def deterministic(self, expression: exp.Expr, inputs: Mapping[str, str]) -> bool:
+        """Whether the engine takes an expression for a function of its arguments: only such may decide a join."""
+        joined = f"{self._source(columns_of(expression), inputs)} AS l INNER JOIN (SELECT 2 AS two) AS r"
+        try:
+            self.ask(f"SELECT 1 AS one FROM {joined} ON {text(expression)} IS NULL")
+        except InvalidSQLError as error:
+            if "NON_DETERMINISTIC" in str(error):
+                return False
+            raise
+        return True
 
     def generated(self, generator: exp.Expr, inputs: Mapping[str, str]) -> list[tuple[str, str]]:
         """The columns that a generator makes."""

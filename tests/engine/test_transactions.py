@@ -9,6 +9,7 @@ import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError, UnknownObjectError
+from deferred.maintenance import propagate as propagating
 from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv, refused, state_of
 
 pytestmark = pytest.mark.spark
@@ -303,4 +304,17 @@ def test_a_handover_that_died_is_done_again_with_its_new_rows(warehouse: Any, tm
     wh.spark.sql(f"INSERT INTO delta.`{owned}` VALUES (3)")
     wh.append_changes("owned", insertions=[(2,), (3,)])
     wh.refresh("v")
+    assert_fresh(wh, "v")
+
+
+def test_applied_batches_are_removed(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh = tables
+    monkeypatch.setattr(propagating, "TIDIED_TOGETHER", 2)
+    view = wh.create_view("v", "SELECT a, s FROM r")
+    left = []
+    for number in range(4):
+        wh.spark.sql(f"INSERT INTO delta.`{location(wh, 'r')}` VALUES ({number}, 0, 'batch')")
+        wh.refresh("v")
+        left.append(wh.spark.table(f"delta.`{view.location}/differential`").count())
+    assert left == [1, 2, 1, 2]
     assert_fresh(wh, "v")

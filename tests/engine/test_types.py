@@ -81,11 +81,6 @@ def test_every_type(warehouse: Any, tmp_path: Path) -> None:
         wh.refresh(name)
         wh.verify(name)
         assert_fresh(wh, name)
-    with wh.transaction() as tx:
-        tx.delete("everything", "k % 3 = 0")
-    for name in views:
-        wh.refresh(name)
-        assert_fresh(wh, name)
 
 
 def test_aggregates_of_every_type(warehouse: Any, tmp_path: Path) -> None:

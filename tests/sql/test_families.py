@@ -87,6 +87,7 @@ class Examples(Database):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.connection.execute("CREATE MACRO own_tax(x) AS x * 2")
         self.bounds: dict[str, Bound] = {}
 
     def types(self, sql: str) -> list[tuple[str, str]]:
