@@ -151,9 +151,9 @@ class Differentiator:
         """Whether values of two columns can stand in one set of keys without changing what they are equal to."""
         return alike(self.types.get(left, ""), self.types.get(right, ""))
 
-    def bitwise(self, columns: Iterable[str]) -> frozenset[str]:
-        """The columns whose equality in SQL is coarser than identity."""
-        return frozenset(c for c in columns if coarse(self.types.get(c, "")))
+    def bitwise(self, columns: Iterable[str]) -> dict[str, str]:
+        """The columns whose equality in SQL is coarser than identity, with their types."""
+        return {c: self.types[c] for c in columns if coarse(self.types.get(c, ""))}
 
 
 def _is_leaf(plan: Plan) -> bool:
@@ -174,13 +174,13 @@ def alike(left: str, right: str) -> bool:
 
 
 def coarse(type_: str) -> bool:
-    """Whether SQL equates different values of a type: floating point (0.0 and −0.0), collated strings.
+    """Whether SQL equates different values of a type: floating point (0.0 and −0.0), collated strings, maps (whose
+    entries stand in an order that map_keys shows).
 
     >>> coarse("array<double>"), coarse("bigint")
     (True, False)
     """
-    lowered = type_.lower()
-    return "float" in lowered or "double" in lowered or "collate" in lowered
+    return any(kind in type_.lower() for kind in ("float", "double", "collate", "map<"))
 
 
 def differentiate(plan: Plan, changed: Iterable[str], types: Mapping[str, str] | None = None) -> Program:

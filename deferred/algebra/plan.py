@@ -8,7 +8,7 @@ the new and the old state of a node have the node's own columns; a *signed* plan
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deferred.algebra.scalar import Scalar, column, columns_of, integer, is_column, negated, substitute
@@ -192,12 +192,12 @@ class Restrict(Plan):
 class Net(Plan):
     """A signed bag in which every row stands once, with its summed count, and never with zero.
 
-    Rows are told apart bit by bit where SQL would take two values for one: `bitwise` names the columns in which
-    0.0 and −0.0 (or strings that a collation equates) can meet.
+    Rows are told apart bit by bit where SQL would take two values for one: `bitwise` has the types of the columns in
+    which 0.0 and −0.0 (or strings that a collation equates, or maps in another order) can meet.
     """
 
     child: Plan
-    bitwise: frozenset[str] = frozenset()
+    bitwise: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ and no row of the group is read again. The first rows of an order are kept thems
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -44,7 +44,7 @@ class Kept(Plan):
 
     child: Plan
     name: str
-    bitwise: frozenset[str] = frozenset()
+    bitwise: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from deferred.algebra.delta import coarse
 from deferred.algebra.plan import COUNT
 from deferred.errors import InvariantError
 from deferred.spark.engine import Engine, Mark, Temporaries, table
-from deferred.sql.dialect import literal, quoted
+from deferred.sql.dialect import literal, quoted, told_apart
 
 Columns = Sequence[tuple[str, str]]
 
@@ -35,12 +35,8 @@ def net(query: str, columns: Columns) -> str:
     """A signed query with every row once, its count summed, never zero: the strongly minimal form."""
     outputs, keys = [], []
     for name, type_ in columns:
-        keys.append(quoted(name))
-        if coarse(type_):
-            keys.append(f"CAST({quoted(name)} AS STRING)")
-            outputs.append(f"ANY_VALUE({quoted(name)}) AS {quoted(name)}")
-        else:
-            outputs.append(quoted(name))
+        keys.extend(told_apart(quoted(name), type_))
+        outputs.append(f"ANY_VALUE({quoted(name)}) AS {quoted(name)}" if coarse(type_) else quoted(name))
     total = quoted(COUNT)
     names = ", ".join(quoted(name) for name, _ in columns)
     summed = (f"SELECT {', '.join([*outputs, f'SUM({total}) AS {total}'])} FROM ({query}) AS q "
@@ -140,7 +136,7 @@ def _present(path: str, columns: Columns, changes: str) -> str:
         mine = f"d.{quoted(name)}"
         # Grouping would take 0.0 and −0.0 for one value, and give back either.
         shown.append(f"ANY_VALUE({mine}) AS {quoted(name)}" if coarse(type_) else mine)
-        keys.extend([mine, f"CAST({mine} AS STRING)"] if coarse(type_) else [mine])
+        keys.extend(told_apart(mine, type_))
     return (f"SELECT /*+ BROADCAST(d) */ {', '.join(shown)}, ANY_VALUE(d.{count}) AS {count}, "
             f"COUNT(t.`_deferred_one`) AS `_deferred_present` FROM (SELECT * FROM {changes} WHERE {count} < 0) AS d "
             f"LEFT JOIN (SELECT *, 1 AS `_deferred_one` FROM {table(path)}) AS t ON {identical(columns, 'd', 't')} "

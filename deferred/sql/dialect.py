@@ -9,6 +9,7 @@ from sqlglot import exp, parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
+from deferred.algebra.delta import coarse
 from deferred.errors import InvalidSQLError
 
 
@@ -143,6 +144,21 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def told_apart(name: str, type_: str) -> list[str]:
+    """What to group by so that different values of a column stay apart, and each keeps the form it has.
+
+    >>> told_apart("`x`", "int"), told_apart("`x`", "double")
+    (['`x`'], ['`x`', 'CAST(`x` AS STRING)'])
+    """
+    if not coarse(type_):
+        return [name]
+    text_ = f"CAST({name} AS STRING)"
+    # Spark sorts the entries of what it groups by.
+    if type_.lower().startswith("map<"):
+        return [f"MAP_ENTRIES({name})", text_]
+    return [text_] if "map<" in type_.lower() else [name, text_]
 
 
 def literal(value: str) -> str:

@@ -32,7 +32,7 @@ from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, 
 from deferred.algebra.sets import Distinct, SetOperation
 from deferred.algebra.support import Kept, Stored
 from deferred.algebra.window import Limit, Window
-from deferred.sql.dialect import ViewSQL
+from deferred.sql.dialect import ViewSQL, told_apart
 
 
 class Sources(Protocol):
@@ -251,12 +251,8 @@ class Renderer:
         outputs, keys = [], []
         for name in columns:
             quoted = self.quote(name)
-            keys.append(quoted)
-            if name in plan.bitwise:
-                keys.append(f"CAST({quoted} AS STRING)")
-                outputs.append(f"ANY_VALUE({quoted}) AS {quoted}")
-            else:
-                outputs.append(quoted)
+            keys.extend(told_apart(quoted, plan.bitwise.get(name, "")))
+            outputs.append(f"ANY_VALUE({quoted}) AS {quoted}" if name in plan.bitwise else quoted)
         total = self.quote(count)
         outputs.append(f"CAST(SUM({total}) AS BIGINT) AS {total}")
         grouping = f" GROUP BY {', '.join(keys)}" if keys else ""

@@ -11,11 +11,11 @@ from sqlglot import exp
 from deferred.algebra.delta import INTEGRAL, coarse
 from deferred.algebra.group import Aggregate
 from deferred.algebra.plan import COUNT, Plan, Project, used
-from deferred.algebra.scalar import Fresh, Scalar, column, integer, is_bound, rewrite
+from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, integer, is_bound, rewrite
 from deferred.algebra.support import Kept, Part, Support, parts_of
 from deferred.algebra.window import Limit
 from deferred.sql.dialect import parse_scalar
-from deferred.sql.functions import name_of
+from deferred.sql.functions import is_aggregate, name_of
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
 
@@ -102,21 +102,39 @@ class _Planner:
         return replace(node, child=child, support=support)
 
     def over_everything(self, node: Aggregate) -> Plan:
-        """A total that is not made of parts, over the kept values of the columns that it reads.
+        """A total that is not made of parts, over the kept values of its arguments, which are computed below it.
 
-        Beside a column of which SQL equates different values stands its text: rows are told apart by that.
+        Beside a value that SQL equates with others stands its text: rows are told apart by that.
         """
-        read = sorted(used(*(e for _, e in node.outputs)))
+        extra: list[tuple[str, Scalar]] = []
+        outputs = tuple((name, rewrite(e, lambda part: self.over_arguments(part, extra))) for name, e in node.outputs)
+        read = sorted(used(*(e for _, e in outputs)))
         if any(kind in self.column_types[c].lower() for c in read for kind in UNCOMPARED):
             return node
-        coarse_ones = [c for c in read if coarse(self.column_types[c])]
-        outputs: list[tuple[str, Scalar]] = [(c, column(c)) for c in read]
-        for name in coarse_ones:
-            text = self.fresh()
-            self.column_types[text] = "string"
-            outputs.append((text, exp.cast(column(name), "string", dialect="spark")))
+        computed = dict(extra)
+        values: Plan = Project(node.child, tuple((c, computed.get(c, column(c))) for c in read))
+        coarse_ones = {c: self.column_types[c] for c in read if coarse(self.column_types[c])}
+        if coarse_ones:
+            texts = tuple((self.fresh(), exp.cast(column(c), "string", dialect="spark")) for c in coarse_ones)
+            self.column_types.update({name: "string" for name, _ in texts})
+            values = Project(values, (*((c, column(c)) for c in read), *texts))
         self.column_types[COUNT] = "bigint"
-        return replace(node, child=Kept(Project(node.child, tuple(outputs)), self.names(), frozenset(coarse_ones)))
+        return replace(node, child=Kept(values, self.names(), coarse_ones), outputs=outputs)
+
+    def over_arguments(self, part: Scalar, extra: list[tuple[str, Scalar]]) -> Scalar | None:
+        """An aggregate call over columns that hold its arguments, None for what is no call."""
+
+        def held(value: Scalar) -> Scalar:
+            if isinstance(value, exp.Distinct):
+                return exp.Distinct(expressions=[held(e) for e in value.expressions])
+            return column(self.argument(value, extra)[0]) if columns_of(value) else value.copy()
+
+        if isinstance(part, exp.Filter):
+            inner = self.over_arguments(part.this, extra)
+            return exp.Filter(this=inner or part.this.copy(), expression=exp.Where(this=held(part.expression.this)))
+        if isinstance(part, exp.Anonymous) and is_aggregate(part):
+            return exp.Anonymous(this=part.this, expressions=[held(argument) for argument in part.expressions])
+        return None
 
     def of_parts(self, call: Scalar, part: Callable[..., Part], extra: list[tuple[str, Scalar]]) -> Scalar | None:
         """An aggregate call made of parts, None where it cannot be."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from deferred import DeferredError
-from tests.engine.support import assert_fresh, bag, make
+from deferred.errors import UnsupportedSQLError
+from tests.engine.support import assert_fresh, bag, make, refused
 
 pytestmark = pytest.mark.spark
 
@@ -180,3 +181,22 @@ def test_every_name(warehouse: Any, tmp_path: Path) -> None:
         wh.refresh(name)
         wh.verify(name)
         assert_fresh(wh, name)
+
+
+def test_maps_are_read_as_they_are(warehouse: Any, tmp_path: Path) -> None:
+    """A map cannot be shown by a view, but what it holds can, in its own order."""
+    wh = warehouse
+    path = make(wh.spark, tmp_path / "maps", "id INT, m MAP<STRING, INT>",
+                "(1, MAP('b', 2, 'a', 1)), (2, MAP('a', 1, 'b', 2)), (3, NULL), (3, MAP())")
+    wh.track("maps", path)
+    wh.create_view("shown", "SELECT id, MAP_KEYS(m) AS keys, m['a'] AS a FROM maps", refresh_policy="incremental_strict")
+    wh.create_view("total", "SELECT MEDIAN(m['a']) AS a, COUNT(*) AS n FROM maps", refresh_policy="incremental_strict")
+    wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES (4, MAP('z', 0, 'a', 7))")
+    wh.spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    wh.spark.sql(f"UPDATE delta.`{path}` SET m = MAP('b', 2, 'a', 1) WHERE id = 2")
+    for name in ("shown", "total"):
+        wh.refresh(name)
+        wh.verify(name)
+        assert_fresh(wh, name)
+    with refused(UnsupportedSQLError, "m", "map"):
+        wh.create_view("whole", "SELECT id, m FROM maps")
