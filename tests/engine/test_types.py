@@ -189,7 +189,7 @@ def test_maps_are_read_as_they_are(warehouse: Any, tmp_path: Path) -> None:
     path = make(wh.spark, tmp_path / "maps", "id INT, m MAP<STRING, INT>",
                 "(1, MAP('b', 2, 'a', 1)), (2, MAP('a', 1, 'b', 2)), (3, NULL), (3, MAP())")
     wh.track("maps", path)
-    wh.create_view("shown", "SELECT id, MAP_KEYS(m) AS keys, m['a'] AS a FROM maps", refresh_policy="incremental_strict")
+    wh.create_view("shown", "SELECT id, MAP_KEYS(m) AS k, m['a'] AS a FROM maps", refresh_policy="incremental_strict")
     wh.create_view("total", "SELECT MEDIAN(m['a']) AS a, COUNT(*) AS n FROM maps", refresh_policy="incremental_strict")
     wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES (4, MAP('z', 0, 'a', 7))")
     wh.spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
