@@ -32,22 +32,25 @@ POLICIES = {"sales_by_region": ({"plan", "propagate"}, {"plan", "refresh"}),
 def scheduled(site: Site) -> Iterator[threading.Thread]:
     """Those views run while the other tests do, until each has had both kinds of runs; the last test looks at them."""
     site.insert((100, "north", 100))
+    inserted = datetime.now(UTC)
     for dag in POLICIES:
         site.unpause(dag)
     stopped = threading.Event()
-    watch = threading.Thread(target=_pause_when_seen, args=(site, stopped))
+    watch = threading.Thread(target=_pause_when_seen, args=(site, inserted, stopped))
     watch.start()
     yield watch
     stopped.set()
     watch.join()
 
 
-def _pause_when_seen(site: Site, stopped: threading.Event) -> None:
+def _pause_when_seen(site: Site, since: datetime, stopped: threading.Event) -> None:
+    """Runs count whose interval ends after the insertion: those before it need not know of it."""
     waiting = dict(POLICIES)
     while waiting and not stopped.wait(5):
         for dag, kinds in list(waiting.items()):
             seen = [{t for t, state in site.states(dag, r["dag_run_id"]).items() if state == "success"}
-                    for r in site.all_runs(dag) if r["run_type"] == "scheduled" and r["state"] == "success"]
+                    for r in site.all_runs(dag) if r["run_type"] == "scheduled" and r["state"] == "success"
+                    and datetime.fromisoformat(r["data_interval_end"]) > since]
             if all(kind in seen for kind in kinds):
                 site.pause(dag)
                 del waiting[dag]
