@@ -58,6 +58,10 @@ class Bound:
     notes: tuple[str, ...] = ()
 
 
+ARRANGED = ("sort", "cluster", "distribute")
+"""Clauses that say where rows lie and not which they are."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """A bound subquery: its plan and what its columns are called."""
@@ -160,7 +164,9 @@ class Binder:
 
     def select(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
         self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
-                                     "qualify", "windows", "distinct", "order", "limit", "offset", "kind"})
+                                     "qualify", "windows", "distinct", "order", "limit", "offset", "kind", *ARRANGED})
+        if any(node.args.get(clause) for clause in ARRANGED):
+            self.notes.append("SORT BY, CLUSTER BY and DISTRIBUTE BY are ignored: a table has no order.")
         node = windowing.spelled_out(node)
         around, self.ctes = self.ctes, ctes
         try:
@@ -432,7 +438,7 @@ class Binder:
 
         def replace_column(part: Scalar) -> Scalar | None:
             if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or quantified(part):
-                if clause not in ("SELECT", "WHERE", "HAVING"):
+                if clause not in ("SELECT", "WHERE", "HAVING", "ON"):
                     raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}")
                 shown = clause == "SELECT" and isinstance(part, exp.In)
                 return self.value_of(part, scope, MEMBER_SHOWN if shown else MEMBER)
@@ -493,6 +499,11 @@ class Binder:
             if value and name not in allowed:
                 shown = value[0] if isinstance(value, list) else value
                 what = text(shown)[:80] if isinstance(shown, exp.Expr) else str(shown)
+                if name == "sample":
+                    raise NondeterministicSQLError(f"{what} takes other rows each time, so a recomputation may give "
+                                                   f"another result. Filter on a hash of a column instead.")
+                if name in ("version", "when"):
+                    raise InvalidSQLError(f"{what}: a view reads its tables as they are now; leave that out.")
                 raise UnsupportedSQLError(f"{name.rstrip('_').upper()} is not supported in a view: {what}")
 
 
@@ -539,9 +550,11 @@ def refused(node: exp.Expr, clause: str) -> None:
         if name_of(part) in GENERATORS:
             raise UnsupportedSQLError(f"A generator inside an expression is not supported: {text(part)[:80]}")
         if isinstance(part, exp.QueryTransform):
-            raise UnsupportedSQLError(f"SELECT TRANSFORM … USING is not supported in a view: {text(part)[:80]}")
+            raise NondeterministicSQLError(f"SELECT TRANSFORM … USING runs a script, which may give another result "
+                                           f"each time, so a view may not contain it: {text(part)[:80]}")
         if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
-            raise UnsupportedSQLError(f"A parameter is not supported in a view: {text(part)}")
+            raise InvalidSQLError(f"A view has no parameters: {text(part)}. Write the value, or join with a table that "
+                                  f"holds it.")
         if not over:
             grouping.refuse_unknown_aggregate(part)
             if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):

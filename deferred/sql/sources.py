@@ -113,7 +113,8 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
     on = join.args.get("on")
     inner = not side and kind not in ("SEMI", "ANTI")
     if on is not None and not inner:
-        conditions.extend(conjuncts(binder.scalar(on, both, "ON")))
+        left, right, asked = _on(binder, left, right, on)
+        conditions.extend(asked)
     if kind in ("SEMI", "ANTI"):
         plan: Plan = OuterJoin(left.plan, right.plan, SEMI if kind == "SEMI" else ANTI, _all(conditions))
         return Relation(plan, left.scope)
@@ -131,6 +132,22 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
     return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
 
 
+def _on(binder: Binder, left: Relation, right: Relation, on: exp.Expr) -> tuple[Relation, Relation, list[Scalar]]:
+    """Both sides and the conjuncts of ON; a subquery in it becomes a column of the side whose columns it reads."""
+    waiting, binder.pending = binder.pending, {}
+    condition = binder.scalar(on, left.scope + right.scope, "ON")
+    asked, sides = binder.pending, []
+    for side in (left, right):
+        binder.pending = {m: plan for m, plan in asked.items() if subquery.free(plan) <= set(side.plan.columns)}
+        asked = {m: plan for m, plan in asked.items() if m not in binder.pending}
+        sides.append(replace(side, plan=binder.attached(side.plan)))
+    binder.pending = waiting
+    if asked:
+        raise UnsupportedSQLError(f"A subquery in ON of an outer join that reads columns of both sides is not "
+                                  f"supported in a view: {text(on)[:80]}")
+    return sides[0], sides[1], conjuncts(condition)
+
+
 def _lateral(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Relation]) -> Relation:
     """JOIN LATERAL (subquery that reads the left side's columns)."""
     from deferred.sql.bind import Relation
@@ -145,7 +162,7 @@ def _lateral(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, 
         binder.outers.pop()
     scope = left.scope + aliased(inner.scope, node.args.get("alias"))
     on = join.args.get("on")
-    condition = None if on is None else binder.scalar(on, scope, "ON")
+    condition = None if on is None else binder.scalar(on, scope, "ON of JOIN LATERAL")
     return Relation(subquery.lateral(left.plan, inner.plan, condition, join.side == "LEFT", binder.like), scope)
 
 

@@ -22,7 +22,7 @@ from deferred.algebra.delta import Program, differentiate
 from deferred.algebra.join import Join
 from deferred.algebra.outer import OuterJoin
 from deferred.algebra.plan import Net, Plan, Restrict, Scan, UnionAll
-from deferred.errors import DeferredError
+from deferred.errors import DeferredError, UnsupportedSQLError
 from deferred.sql.bind import Bound
 from deferred.sql.dialect import ViewSQL
 from tests.fuzz.duck import Database, Row, added
@@ -51,9 +51,10 @@ def _lines() -> Iterator[Line]:
             yield Line(family, construct, example.replace("\\|", "|"), said)
 
 
-REFUSALS = "What is refused"
-LINES = [line for line in _lines() if line.family != REFUSALS]
+REFUSALS, WITHOUT_RULE = "What is refused", "What has no rule"
+LINES = [line for line in _lines() if line.family not in (REFUSALS, WITHOUT_RULE)]
 REFUSED = [line for line in _lines() if line.family == REFUSALS]
+WHOLE = [line for line in _lines() if line.family == WITHOUT_RULE]
 
 NOT_ON_DUCKDB = frozenset({
     "SUM and AVG of floating point", "total of floating point", "AVG of decimals", "COUNT(DISTINCT a, b)", "COUNT_IF",
@@ -164,11 +165,13 @@ def test_an_example_is_right_after_changes(line: Line, tables: Examples) -> None
         assert not tables.strays(bound)
 
 
-@pytest.mark.parametrize("line", REFUSED, ids=named)
+@pytest.mark.parametrize("line", [*REFUSED, *WHOLE], ids=named)
 def test_a_refusal_names_its_reason(line: Line, tables: Examples) -> None:
     with pytest.raises(DeferredError) as refused:
         tables.bind(line.example)
     assert line.said in str(refused.value)
+    recomputed = type(refused.value) is UnsupportedSQLError  # the nondeterministic is refused under every policy
+    assert recomputed == (line.family == WITHOUT_RULE)
 
 
 def test_a_column_that_a_view_does_not_use_disturbs_nothing() -> None:
