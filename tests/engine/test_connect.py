@@ -95,7 +95,7 @@ def test_errors_are_ours(wh: Any) -> None:
     wh.create_view("v", JOIN)
     with refused(DeferredError, "nope"):
         wh.create_view("w", "SELECT nope FROM r")
-    with refused(DeferredError, "NOFUNCTION"):
+    with refused(DeferredError, "nofunction"):
         wh.create_view("w", "SELECT nofunction(a) AS x FROM r")
     with refused(DeferredError, "nope"), wh.transaction() as tx:
         tx.delete("r", "nope = 1")
