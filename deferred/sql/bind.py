@@ -22,7 +22,8 @@ from deferred.algebra.window import Limit
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, grouping, sources, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, text
-from deferred.sql.functions import GENERATORS, WINDOW_ONLY, is_aggregate, is_built_in, name_of, refuse_what_varies
+from deferred.sql.functions import is_aggregate, is_built_in, name_of
+from deferred.sql.refusing import refuse_arguments, refuse_in_expression, refuse_what_varies
 from deferred.sql.scope import Field, Scope
 from deferred.sql.supporting import supported
 from deferred.sql.types import Types
@@ -135,7 +136,7 @@ class Binder:
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
         if isinstance(node, exp.Subquery):
-            self.refuse_arguments(node, {"this", "alias", "with_", "order", "limit", "offset"})
+            refuse_arguments(node, {"this", "alias", "with_", "order", "limit", "offset"})
             return self.sorted(node, self.query(node.this, self.with_ctes(node, ctes)))
         if isinstance(node, exp.Select):
             return self.select(node, self.with_ctes(node, ctes))
@@ -163,7 +164,7 @@ class Binder:
         return known
 
     def select(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
+        refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
                                      "qualify", "windows", "distinct", "order", "limit", "offset", "kind", *ARRANGED})
         if any(node.args.get(clause) for clause in ARRANGED):
             self.notes.append("SORT BY, CLUSTER BY and DISTRIBUTE BY are ignored: a table has no order.")
@@ -333,7 +334,7 @@ class Binder:
         return self.typed(self.column_types.get(other, other))
 
     def set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Relation]) -> Relation:
-        self.refuse_arguments(node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "kind"})
+        refuse_arguments(node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "kind"})
         left, right = self.query(node.this, ctes), self.query(node.expression, ctes)
         fields, others = left.scope.visible, right.scope.visible
         what = type(node).__name__.upper()
@@ -433,7 +434,7 @@ class Binder:
     def scalar(self, node: exp.Expr, scope: Scope, clause: str,
                aliases: Mapping[str, Scalar] | None = None) -> Scalar:
         """An expression of the text with every column resolved; what no rule exists for is refused by name."""
-        refused(node, clause)
+        refuse_in_expression(node, clause)
         node = struct_fields_named(node)
 
         def replace_column(part: Scalar) -> Scalar | None:
@@ -493,19 +494,6 @@ class Binder:
             return side.plan
         return Project(side.plan, tuple(outputs))
 
-    def refuse_arguments(self, node: exp.Expr, allowed: set[str]) -> None:
-        """Refuse every clause that no rule exists for, rather than overlook it."""
-        for name, value in node.args.items():
-            if value and name not in allowed:
-                shown = value[0] if isinstance(value, list) else value
-                what = text(shown)[:80] if isinstance(shown, exp.Expr) else str(shown)
-                if name == "sample":
-                    raise NondeterministicSQLError(f"{what} takes other rows each time, so a recomputation may give "
-                                                   f"another result. Filter on a hash of a column instead.")
-                if name in ("version", "when"):
-                    raise InvalidSQLError(f"{what}: a view reads its tables as they are now; leave that out.")
-                raise UnsupportedSQLError(f"{name.rstrip('_').upper()} is not supported in a view: {what}")
-
 
 def wrapped(expression: Scalar) -> Scalar:
     """An operand that keeps together next to any operator."""
@@ -533,33 +521,6 @@ def struct_fields_named(node: exp.Expr) -> exp.Expr:
             named.append(exp.alias_(field.copy(), field.name, quoted=True) if plain else field)
         struct.set("expressions", named)
     return result
-
-
-def refused(node: exp.Expr, clause: str) -> None:
-    """What no rule exists for in an expression, outside its subqueries."""
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, (exp.Query, exp.Subquery)):
-            continue
-        if isinstance(part, exp.Window) and clause not in ("SELECT", "QUALIFY"):
-            raise InvalidSQLError(f"A window function may not stand in {clause}: {text(part)[:80]}")
-        over = isinstance(part.parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls))
-        if name_of(part) in WINDOW_ONLY and not over:
-            raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).")
-        if name_of(part) in GENERATORS:
-            raise UnsupportedSQLError(f"A generator inside an expression is not supported: {text(part)[:80]}")
-        if isinstance(part, exp.QueryTransform):
-            raise NondeterministicSQLError(f"SELECT TRANSFORM … USING runs a script, which may give another result "
-                                           f"each time, so a view may not contain it: {text(part)[:80]}")
-        if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
-            raise InvalidSQLError(f"A view has no parameters: {text(part)}. Write the value, or join with a table that "
-                                  f"holds it.")
-        if not over:
-            grouping.refuse_unknown_aggregate(part)
-            if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):
-                raise InvalidSQLError(f"{text(part)} is an aggregate and may not stand in {clause}.")
-        stack.extend(part.iter_expressions())
 
 
 def _unordered(type_: str) -> bool:

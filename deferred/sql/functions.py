@@ -5,9 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from deferred.errors import NondeterministicSQLError
-from deferred.sql.dialect import text
-
 AGGREGATES = frozenset({
     "count", "sum", "avg", "mean", "min", "max", "count_if", "bool_and", "bool_or", "every", "some", "any",
     "bit_and", "bit_or", "bit_xor", "min_by", "max_by", "stddev", "std", "stddev_samp", "stddev_pop", "variance",
@@ -102,19 +99,3 @@ def ordered_away(node: exp.Expr) -> bool:
     inner = inner.this if isinstance(inner, exp.Filter) else inner
     flag = node.expressions[1:]
     return name_of(inner) in COLLECTING and all(isinstance(f, exp.Boolean) for f in flag)
-
-
-def refuse_what_varies(expression: exp.Expr) -> None:
-    """Refuse what does not depend on the base tables alone: no log can say when its value changes."""
-    for node in expression.walk():
-        name = name_of(node)
-        if name is None:
-            continue
-        if name in NOW or (name == "unix_timestamp" and isinstance(node, exp.Anonymous) and not node.expressions):
-            raise NondeterministicSQLError(
-                f"{text(node)} changes with the clock, and no change of a base table says when. Put the date into a "
-                f"column or a small table that your job updates, or filter on it when you read the view.")
-        if name in NONDETERMINISTIC:
-            raise NondeterministicSQLError(
-                f"{text(node)} is not deterministic: a recomputation would give another result, so a view may not "
-                f"contain it. Compute it when the base table is written, and select the stored column.")

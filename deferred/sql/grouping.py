@@ -14,18 +14,16 @@ from deferred.algebra.join import Join
 from deferred.algebra.plan import Filter, Plan, Project, UnionAll
 from deferred.algebra.scalar import Scalar, column, columns_of, is_bound, rewrite
 from deferred.algebra.sets import Distinct
-from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnsupportedSQLError
+from deferred.errors import InvalidSQLError
 from deferred.sql import subquery, windowing
 from deferred.sql.dialect import parse_scalar, text
 from deferred.sql.functions import (
-    AGGREGATES,
     COLLECTING,
-    ORDERED,
-    REFUSED_AGGREGATES,
     is_aggregate,
     name_of,
     ordered_away,
 )
+from deferred.sql.refusing import refuse_arguments
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -158,7 +156,7 @@ def _keys(binder: Binder, node: exp.Select, source: Relation, items: Sequence[tu
     group = node.args.get("group")
     if group is None:
         return [], None
-    binder.refuse_arguments(group, {"expressions", "all", "rollup", "cube", "grouping_sets"})
+    refuse_arguments(group, {"expressions", "all", "rollup", "cube", "grouping_sets"})
     listed = group.expressions
     if group.args.get("all") or (len(listed) == 1 and isinstance(listed[0], exp.Column) and len(listed[0].parts) == 1
                                  and listed[0].name.casefold() == "all" and source.scope.resolve(listed[0]) is None):
@@ -317,25 +315,6 @@ def calls_in(expression: Scalar) -> list[Scalar]:
             raise InvalidSQLError(f"An aggregate inside an aggregate: {text(expression)}. Use a subquery.")
         return [expression]
     return [call for child in expression.iter_expressions() for call in calls_in(child)]
-
-
-def refuse_unknown_aggregate(node: exp.Expr) -> None:
-    name = name_of(node)
-    if name in COLLECTING:
-        around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
-        if around is None or not ordered_away(around):
-            raise NondeterministicSQLError(f"{text(node)[:80]} keeps the rows in whatever order they come, so a "
-                                      f"recomputation may give another result. Write sort_array({text(node)[:60]}).")
-        return
-    if name in ("listagg", "string_agg") and not isinstance(node.parent, exp.WithinGroup):
-        raise NondeterministicSQLError(f"{text(node)[:80]} needs WITHIN GROUP (ORDER BY …): without it a recomputation "
-                                       f"may give another result.")
-    if name in ORDERED:
-        raise NondeterministicSQLError(f"{text(node)[:80]} takes whichever row comes first or last, so a recomputation "
-                                       f"may give another. Use min_by or max_by with the column that orders the rows.")
-    if name in REFUSED_AGGREGATES or (isinstance(node, exp.AggFunc) and name not in AGGREGATES):
-        raise UnsupportedSQLError(f"The aggregate {text(node)[:80]} has no rule by which a view could maintain "
-                                  f"it.")
 
 
 MOMENTS = {

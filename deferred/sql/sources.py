@@ -16,6 +16,7 @@ from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, equa
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, pivoting, subquery
 from deferred.sql.dialect import text
+from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
     if isinstance(node, exp.Table):
         result = table(binder, node, ctes)
     elif isinstance(node, exp.Subquery):
-        binder.refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals", "pivots"})
+        refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals", "pivots"})
         known = binder.with_ctes(node, ctes)
         inner = relation(binder, node.this, known) if isinstance(node.this, (exp.Table, exp.Subquery)) \
             else binder.query(node.this, known)
@@ -68,7 +69,7 @@ def table(binder: Binder, node: exp.Table, ctes: Mapping[str, Relation]) -> Rela
     """A tracked table or view, or one use of a common table expression."""
     from deferred.sql.bind import Relation
 
-    binder.refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals", "pivots"})
+    refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals", "pivots"})
     if not isinstance(node.this, exp.Identifier):
         raise UnsupportedSQLError(f"FROM may not contain a table function: {text(node)[:80]}")
     path = tuple(part.name for part in node.parts)
@@ -95,7 +96,7 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
     """left JOIN right of any kind."""
     from deferred.sql.bind import Relation
 
-    binder.refuse_arguments(join, {"this", "on", "side", "kind", "using", "method"})
+    refuse_arguments(join, {"this", "on", "side", "kind", "using", "method"})
     side, kind, method = join.side, join.kind, join.method
     if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or \
             method not in ("", "NATURAL"):
