@@ -72,7 +72,7 @@ class OuterJoin(Plan):
     def _linear(self, d: Differentiator, change: Plan) -> Plan:
         pairs = self._pairs(d)
         right = self.right
-        if pairs and not d.is_simple(right):
+        if pairs:  # Spark can send the change to the right side to restrict it, but not to join it from the left
             right = right.restricted(Keys.of(change, ((b, a) for a, b in pairs)))
         return pick(replace(self, left=change, right=right), (*self.columns, COUNT))
 

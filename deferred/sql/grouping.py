@@ -118,7 +118,7 @@ def _aggregated(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequenc
 
 
 def _aggregate(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence[tuple[str, Scalar]]) -> Plan:
-    outputs = [(name, _stable(binder, call)) for name, call in calls]
+    outputs = [(name, stable(binder, call)) for name, call in calls]
     types = binder.types.of([e for _, e in outputs], binder.column_types, list(keys) or None)
     binder.column_types.update({name: t for (name, _), t in zip(outputs, types, strict=True)})
     return Aggregate(child, tuple(keys), tuple(outputs))
@@ -326,7 +326,7 @@ PAIRED = {"covar_pop": "c / n", "covar_samp": "IF(n > 1, c / (n - 1), NULL)",
           "corr": "IF(n > 1, c / SQRT(sx * sy), NULL)"}
 
 
-def _stable(binder: Binder, call: Scalar) -> Scalar:
+def stable(binder: Binder, call: Scalar) -> Scalar:
     """An aggregate as a function of the bag of its arguments, whatever order Spark happens to add them up in.
 
     Two computations of one group must agree bit by bit, or a maintained view would keep rows that nobody deletes.

@@ -12,7 +12,7 @@ from deferred.algebra.scalar import Scalar, column, rewrite
 from deferred.algebra.window import Window
 from deferred.errors import NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql.dialect import text
-from deferred.sql.functions import AGGREGATES, name_of
+from deferred.sql.functions import AGGREGATES, is_aggregate, name_of
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder
@@ -39,27 +39,35 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
              resolved: list[Scalar]) -> tuple[Plan, list[Scalar]]:
     """Window functions of SELECT and QUALIFY, below the projection; one node a set of partition columns."""
     qualify = node.args.get("qualify")
-    condition = None
+    expressions = list(resolved)
     if qualify is not None:
         aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True)}
-        condition = rewrite(binder.scalar(qualify.this, scope, "QUALIFY", aliases), _settled)
-    resolved = [rewrite(e, _settled) for e in resolved]
-    found: list[exp.Window] = []
-    for expression in (*resolved, *([condition] if condition is not None else [])):
+        expressions.append(binder.scalar(qualify.this, scope, "QUALIFY", aliases))
+    for expression in expressions:
         for part in expression.find_all(exp.Window):
-            if part not in found:
-                found.append(part)
-    if not found:
-        return plan, resolved
-    plan, names = _added(binder, plan, found)
+            _check(part)
+    expressions = [rewrite(rewrite(e, _settled), lambda part: _in_one_order(binder, part)) for e in expressions]
+    while found := _innermost(expressions):
+        plan, names = _added(binder, plan, found)
+        expressions = [_with_columns(e, names) for e in expressions]
+    if qualify is not None:
+        plan = Filter(plan, expressions.pop())
+    return plan, expressions
 
-    def above(part: Scalar) -> Scalar | None:
-        return next((column(name) for window, name in names if part == window), None)
 
-    resolved = [rewrite(e, above) for e in resolved]
-    if condition is not None:
-        plan = Filter(plan, rewrite(condition, above))
-    return plan, resolved
+def _with_columns(expression: Scalar, names: Sequence[tuple[exp.Window, str]]) -> Scalar:
+    """An expression that reads the columns in which windows were put."""
+    return rewrite(expression, lambda part: next((column(name) for window, name in names if part == window), None)
+                   if isinstance(part, exp.Window) else None)
+
+
+def _innermost(expressions: Sequence[Scalar]) -> list[exp.Window]:
+    """The windows that read no other window's result, each once."""
+    found: list[exp.Window] = []
+    for part in (window for e in expressions for window in e.find_all(exp.Window)):
+        if part not in found and len(list(part.find_all(exp.Window))) == 1:
+            found.append(part)
+    return found
 
 
 VALUES = frozenset({"first_value", "last_value", "nth_value", "first", "last"})
@@ -106,6 +114,67 @@ def _settled(part: Scalar) -> Scalar | None:
     return exp.Case(ifs=[exp.If(this=enough, true=_over_rows(part, _ALL))])
 
 
+SUMS = frozenset({"sum", "avg", "mean", "try_sum", "try_avg", "min", "max"})
+"""Functions that show in which order floating-point values came: sums by their last bits, extremes by 0.0 and −0.0."""
+
+CHOOSING = frozenset({"max_by", "min_by", "percentile_approx", "approx_percentile"})
+
+
+def _in_one_order(binder: Binder, part: Scalar) -> Scalar | None:
+    """A function whose value depends on the order of its rows, over rows in one order.
+
+    The order is completed by the rows' own values where the frame is one of ROWS (`Window.decided`). So a whole
+    partition becomes a frame of all its rows, and the frame that ends with the peers of the current row the frame of
+    rows at the last of them. Any other RANGE frame is folded over its sorted values.
+    """
+    from deferred.sql import grouping
+
+    if not isinstance(part, exp.Window):
+        return None
+    function = part.this.this if isinstance(part.this, exp.Filter) else part.this
+    name, arguments = name_of(function), function.expressions
+    if name in SUMS:
+        if len(arguments) != 1 or binder.types.of(arguments, binder.column_types)[0].lower() not in grouping.FLOATING:
+            return None
+    elif name not in CHOOSING and name not in grouping.MOMENTS and name not in grouping.PAIRED:
+        return None
+    order = part.args.get("order")
+    if not order:
+        result = part.copy() if part.args.get("spec") else _over_rows(part, _ALL)
+        result.set("order", exp.Order(expressions=[exp.Ordered(this=arguments[0].copy(), nulls_first=True)]))
+        return result
+    frame = _frame(part)
+    if frame is None:
+        return None
+    if frame == _ALL:
+        return _over_rows(part, _ALL)
+    if frame != _PEERS:
+        return _over_window(grouping.stable(binder, part.this), part)
+    over = {"partition_by": part.args.get("partition_by") or [], "order": order}
+    number = exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), over="OVER", **{k: _copied(v) for k, v in over.items()})
+    keys = [*over["partition_by"], *(key.this for key in order.expressions)]
+    return exp.Window(this=exp.Anonymous(this="MAX_BY", expressions=[_over_rows(part, _PEERS), number]),
+                      partition_by=_copied(keys), over="OVER")
+
+
+def _copied(value: list[exp.Expr] | exp.Expr) -> list[exp.Expr] | exp.Expr:
+    return [e.copy() for e in value] if isinstance(value, list) else value.copy()
+
+
+def _over_window(expression: Scalar, window: exp.Window) -> Scalar:
+    """An expression of aggregates, each of them over the window."""
+
+    def over(part: Scalar) -> Scalar | None:
+        inner = part.this if isinstance(part, exp.Filter) else part
+        if not is_aggregate(inner):
+            return None
+        result = window.copy()
+        result.set("this", part.copy())
+        return result
+
+    return rewrite(expression, over)
+
+
 def _frame(window: exp.Window) -> tuple[tuple[str, str | None], tuple[str, str | None]] | None:
     """The bounds of a RANGE frame, None for one of ROWS."""
     spec = window.args.get("spec")
@@ -134,7 +203,6 @@ def _added(binder: Binder, plan: Plan, found: Sequence[exp.Window]) -> tuple[Pla
     groups: dict[tuple[str, ...], list[tuple[str, exp.Window]]] = {}
     computed: list[tuple[str, Scalar]] = []
     for window in found:
-        _check(window)
         keys = []
         for expression in window.args.get("partition_by") or []:
             if isinstance(expression, exp.Column):

@@ -200,3 +200,26 @@ def test_maps_are_read_as_they_are(warehouse: Any, tmp_path: Path) -> None:
         assert_fresh(wh, name)
     with refused(UnsupportedSQLError, "m", "map"):
         wh.create_view("whole", "SELECT id, m FROM maps")
+
+
+def test_floating_point_in_windows_is_the_same_whatever_the_order(warehouse: Any, tmp_path: Path) -> None:
+    """The last bits of a sum tell the order of its summands: both states of a partition must take them in one."""
+    wh = warehouse
+    path = make(wh.spark, tmp_path / "w", "g INT, o INT, x DOUBLE",
+                "(1, 1, 0.1), (1, 1, 1e16), (1, 2, -1e16), (1, 2, 0.2), (1, 2, 0.3), (2, 1, 0.7), (2, 2, 1)")
+    wh.track("w", path)
+    wh.create_view("v", """
+        SELECT g, o, x, SUM(x) OVER (PARTITION BY g) AS whole, AVG(x) OVER (PARTITION BY g ORDER BY o) AS running,
+               SUM(x) OVER (PARTITION BY g ORDER BY o ROWS 1 PRECEDING) AS near,
+               STDDEV(x) OVER (PARTITION BY g) AS spread,
+               SUM(x) OVER (PARTITION BY g ORDER BY o RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS ranged,
+               MAX_BY(x, o) OVER (PARTITION BY g) AS latest
+        FROM w""", refresh_policy="incremental_strict")
+    for statement in (f"INSERT INTO delta.`{path}` VALUES (1, 2, 0.6), (2, 1, 0.7), (1, 3, 1e16)",
+                      f"DELETE FROM delta.`{path}` WHERE x = 0.2 OR (g = 2 AND x = 0.7)",
+                      f"UPDATE delta.`{path}` SET o = 1 WHERE x < 0.5"):
+        wh.spark.sql(statement)
+        wh.refresh("v")
+        wh.verify("v")
+    rows = wh.read("v").collect()
+    assert len({(row["g"], row["whole"]) for row in rows}) == len({row["g"] for row in rows})
