@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.plan import COUNT, Keys, Plan, Restrict, pick
+from deferred.algebra.plan import COUNT, Keys, Plan, Restrict, Unary, pick
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -14,10 +13,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Generate(Plan):
+class Generate(Unary):
     """Every row of E with each row that a generator makes of it; with `outer`, with NULLs where it makes none."""
 
-    child: Plan
     generator: Scalar
     ids: tuple[str, ...]
     outer: bool = False
@@ -25,14 +23,6 @@ class Generate(Plan):
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.child.columns, *self.ids)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(μ(E)) = μ(Δ(E)): a generator looks at one row, so counts are carried along."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.plan import Keys, Plan, Restrict
+from deferred.algebra.plan import Keys, Plan, Restrict, Unary
 from deferred.algebra.scalar import Scalar
 from deferred.algebra.support import Kept, Support, counted_delta, counted_past, counted_present
 
@@ -15,13 +14,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Plan):
+class Aggregate(Unary):
     """γ: one row a group of `keys` (columns of E), with one aggregate expression an output.
 
     Without keys there is exactly one row, over an empty input too.
     """
 
-    child: Plan
     keys: tuple[str, ...]
     outputs: tuple[tuple[str, Scalar], ...]
     support: Support | None = None
@@ -29,14 +27,6 @@ class Aggregate(Plan):
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.keys, *(name for name, _ in self.outputs))
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     @property
     def maintained(self) -> str:
@@ -58,7 +48,7 @@ class Aggregate(Plan):
         change = d.shared(change)
         if self.support is not None:
             return counted_delta(self, d, change)
-        keys = Keys.of(change, zip(self.keys, self.keys, strict=True)) if self.keys else None
+        keys = Keys.same(change, self.keys) if self.keys else None
         new, old = d.states(self.child, change, keys)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 

@@ -104,7 +104,7 @@ class OuterJoin(Plan):
             others = self._and_partners(d, 1, changed, touched_right, touched_left)
         else:
             rows, others = touched_left, self._and_partners(d, 1, changed, changed[1], touched_left)
-        return _rows(rows), _rows(others)
+        return Keys.same(rows, rows.columns), Keys.same(others, others.columns)
 
     def _and_partners(self, d: Differentiator, side: int, changed: Sequence[Plan | None], rows: Plan | None,
                       partners: Plan | None) -> Plan:
@@ -151,11 +151,6 @@ class OuterJoin(Plan):
         plan = replace(self, left=self.left.restricted(mine),
                        right=self.right if theirs is None else self.right.restricted(theirs))
         return plan if mine.completes(keys) else Restrict(plan, keys)
-
-
-def _rows(plan: Plan) -> Keys:
-    """The rows of a plan as keys."""
-    return Keys.of(plan, zip(plan.columns, plan.columns, strict=True))
 
 
 def filtered(plan: Plan, condition: Scalar) -> Plan:

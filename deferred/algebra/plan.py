@@ -35,6 +35,11 @@ class Keys:
         """Keys that pair columns of the restricted node with columns of `plan`."""
         return Keys(plan, tuple((column(mine), column(theirs)) for mine, theirs in columns))
 
+    @staticmethod
+    def same(plan: Plan, columns: Iterable[str]) -> Keys:
+        """Keys that pair columns with those of the same names."""
+        return Keys.of(plan, ((c, c) for c in columns))
+
     def through(self, columns: Mapping[str, Scalar]) -> Keys | None:
         """The same keys on what the columns are made of, only the pairs that read no other; None without any."""
         pairs = tuple((substitute(mine, columns), theirs) for mine, theirs in self.on
@@ -108,6 +113,25 @@ class Plan:
             seen.add(id(node))
             yield node
             stack.extend(reversed(node.children))
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Plan):
+    """A node over one other, with the columns of that one where it does not say otherwise."""
+
+    child: Plan
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.child.columns
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.child,)
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        (child,) = children
+        return replace(self, child=child)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,66 +213,34 @@ class Restrict(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class Net(Plan):
+class Net(Unary):
     """A signed bag in which every row stands once, with its summed count, and never with zero.
 
     Rows are told apart bit by bit where SQL would take two values for one: `bitwise` has the types of the columns in
     which 0.0 and −0.0 (or strings that a collation equates, or maps in another order) can meet.
     """
 
-    child: Plan
     bitwise: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat(Plan):
+class Repeat(Unary):
     """A signed bag of positive counts written out as a plain bag: each row as often as its count says."""
-
-    child: Plan
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.child.columns[:-1]
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return Repeat(child)
-
 
 @dataclass(frozen=True, eq=False)
-class Project(Plan):
+class Project(Unary):
     """Π: one expression an output column; keeps duplicates."""
 
-    child: Plan
     outputs: tuple[tuple[str, Scalar], ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.outputs)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(Π(E)) = Π(Δ(E)), counts carried along: Figure 2's rule for Π, both signs at once."""
@@ -295,23 +287,10 @@ class UnionAll(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Plan):
+class Filter(Unary):
     """σ: the rows for which the condition is true (not false, not NULL)."""
 
-    child: Plan
     condition: Scalar
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(σ(E)) = σ(Δ(E)): a condition looks at one row, so it commutes with taking differences."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deferred.algebra.plan import Keys, Plan, Project, Restrict, union
+from deferred.algebra.plan import Keys, Plan, Project, Restrict, Unary, union
 from deferred.algebra.scalar import column
 
 if TYPE_CHECKING:
@@ -14,22 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Plan):
+class Distinct(Unary):
     """ε: every row of E once."""
-
-    child: Plan
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return Distinct(child)
 
     @property
     def maintained(self) -> str:
@@ -44,7 +30,7 @@ class Distinct(Plan):
         if change is None:
             return None
         change = d.shared(change)
-        new, old = d.states(self.child, change, Keys.of(change, zip(self.columns, self.columns, strict=True)))
+        new, old = d.states(self.child, change, Keys.same(change, self.columns))
         return d.difference(Distinct(new), Distinct(old), self.columns)
 
     def restricted(self, keys: Keys) -> Plan:

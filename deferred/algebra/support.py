@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.plan import COUNT, Filter, Keys, Net, Plan, Project, Repeat, Restrict, counted, pick, union
+from deferred.algebra.plan import COUNT, Filter, Keys, Net, Plan, Project, Repeat, Restrict, Unary, counted, pick, union
 from deferred.algebra.scalar import Scalar, column, conjunction, integer, product, same
 
 if TYPE_CHECKING:
@@ -36,27 +36,14 @@ class Stored(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Plan):
+class Kept(Unary):
     """E, of which every row is kept once with its count: for what must look at all rows when one of them changes.
 
     The base tables are not read for it, except through the changes; E may be a join of many.
     """
 
-    child: Plan
     name: str
     bitwise: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     @property
     def maintained(self) -> str:
@@ -70,7 +57,7 @@ class Kept(Plan):
         if change is None:
             return None
         change = d.shared(Net(change, self.bitwise))
-        touched = _looked_up(self.stored, _rows_of(change, self.columns))
+        touched = _looked_up(self.stored, Keys.same(change, self.columns))
         both = union([touched, change], self.stored.columns)
         assert both is not None
         rows = d.shared(Filter(Net(both, self.bitwise), exp.GT(this=column(COUNT), expression=integer(0))))
@@ -155,15 +142,15 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
 
     support = node.support
     assert support is not None
-    kept = (*node.keys, *(part.id for part in support.parts))
+    stored = _parts_stored(node)
+    kept = stored.columns
     if any(part.kind in EXTREMES for part in support.parts):
         # A value that Δ(E) both inserts and deletes was never there, and must not be taken for the best inserted one.
         read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in support.parts if part.argument))))
         change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
     moved = d.shared(_moved(node, support, change))
-    on = tuple((k, k) for k in node.keys)
-    stored = Stored(support.name, kept)
-    both = d.shared(_together(node, support, moved, Restrict(stored, Keys.of(moved, on)) if on else stored))
+    touched = _looked_up(stored, Keys.same(moved, node.keys) if node.keys else None)
+    both = d.shared(_together(node, support, moved, touched))
     old = pick(Filter(both, exp.Not(this=_is_null(column(support.rows)))), kept)
 
     unsafe = _unsafe(support)
@@ -174,9 +161,9 @@ def counted_delta(node: Aggregate, d: Differentiator, change: Plan) -> Plan:
         known = exp.Anonymous(this="COALESCE", expressions=[unsafe, exp.false()])
         new.append(_advanced(node, support, Filter(both, exp.Not(this=known.copy()))))
         asked = d.shared(Project(Filter(both, known), (*((k, column(k)) for k in node.keys), (MARK, exp.true()))))
-        rows = d.shared(node.child.restricted(Keys.of(asked, on)) if on else node.child, when=asked)
+        rows = d.shared(node.child.restricted(Keys.same(asked, node.keys)) if node.keys else node.child, when=asked)
         again = parts_of(replace(node, child=rows))
-        if not on:
+        if not node.keys:
             from deferred.algebra.join import Join
 
             again = pick(Join((again, asked)), kept)
@@ -316,10 +303,6 @@ def _except_for(plan: Plan, others: Plan, keys: Sequence[str]) -> Plan:
     condition = conjunction(same(column(k), column(renamed[k])) for k in keys)
     assert condition is not None
     return OuterJoin(plan, side, ANTI, condition)
-
-
-def _rows_of(plan: Plan, columns: Sequence[str]) -> Keys:
-    return Keys.of(plan, zip(columns, columns, strict=True))
 
 
 def _shown(node: Aggregate, support: Support, parts: Plan) -> Plan:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.plan import Keys, Plan, Restrict
+from deferred.algebra.plan import Keys, Plan, Restrict, Unary
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.support import limit_delta, limit_past, limit_present
 
@@ -20,24 +20,15 @@ PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Plan):
+class Window(Unary):
     """ω: every row of E with window functions added, all over one set of partition columns."""
 
-    child: Plan
     partition: tuple[str, ...]
     functions: tuple[tuple[str, exp.Window], ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.child.columns, *(name for name, _ in self.functions))
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     @property
     def maintained(self) -> str:
@@ -49,7 +40,7 @@ class Window(Plan):
         if change is None:
             return None
         change = d.shared(change)
-        keys = Keys.of(change, zip(self.partition, self.partition, strict=True)) if self.partition else None
+        keys = Keys.same(change, self.partition) if self.partition else None
         new, old = d.states(self.child, change, keys)
         return d.difference(replace(self, child=new), replace(self, child=old), self.columns)
 
@@ -66,26 +57,13 @@ class Window(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class Limit(Plan):
+class Limit(Unary):
     """The first rows of E in an order, after an offset; ties are broken by the rows' own values."""
 
-    child: Plan
     order: tuple[exp.Ordered, ...]
     count: int | None
     offset: int = 0
     support: str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child,)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        (child,) = children
-        return replace(self, child=child)
 
     @property
     def maintained(self) -> str:

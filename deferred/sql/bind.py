@@ -26,7 +26,7 @@ from deferred.sql.functions import is_aggregate, is_built_in, name_of
 from deferred.sql.refusing import refuse_arguments, refuse_in_expression, refuse_what_varies
 from deferred.sql.scope import Field, Scope
 from deferred.sql.supporting import supported
-from deferred.sql.types import Types
+from deferred.sql.types import Types, unordered
 
 Schema = Sequence[tuple[str, str]]
 """The columns of a base table: (name, type as DDL)."""
@@ -165,7 +165,7 @@ class Binder:
 
     def select(self, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
         refuse_arguments(node, {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having",
-                                     "qualify", "windows", "distinct", "order", "limit", "offset", "kind", *ARRANGED})
+                                "qualify", "windows", "distinct", "order", "limit", "offset", "kind", *ARRANGED})
         if any(node.args.get(clause) for clause in ARRANGED):
             self.notes.append("SORT BY, CLUSTER BY and DISTRIBUTE BY are ignored: a table has no order.")
         node = windowing.spelled_out(node)
@@ -298,7 +298,7 @@ class Binder:
             plan = pick(relation.plan, [fields[0].id])
             if not _one_row(plan):
                 # Of at most one row any aggregate is the value; a maximum can be kept in a support table.
-                whole = "ANY_VALUE" if _unordered(self.column_types[fields[0].id]) else "MAX"
+                whole = "ANY_VALUE" if unordered(self.column_types[fields[0].id]) else "MAX"
                 single = parse_scalar("CASE WHEN COUNT(*) > 1 THEN RAISE_ERROR('more than one row returned by a "
                                       f"subquery used as an expression') ELSE {whole}(x) END")
                 plan = self.aggregated(plan, substitute_name(single, "x", column(fields[0].id)))
@@ -521,11 +521,6 @@ def struct_fields_named(node: exp.Expr) -> exp.Expr:
             named.append(exp.alias_(field.copy(), field.name, quoted=True) if plain else field)
         struct.set("expressions", named)
     return result
-
-
-def _unordered(type_: str) -> bool:
-    """Whether a type has no order, and so no maximum."""
-    return "map<" in type_.lower() or "variant" in type_.lower()
 
 
 def _one_row(plan: Plan) -> bool:

@@ -17,15 +17,12 @@ from deferred.algebra.window import Limit
 from deferred.sql.dialect import parse_scalar
 from deferred.sql.functions import is_aggregate, name_of
 from deferred.sql.grouping import calls_in
-from deferred.sql.types import Types
+from deferred.sql.types import Types, unordered
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
 _ORDERED = ("int", "bigint", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string", "boolean")
 LOGICAL = {"bool_and": "min", "every": "min", "bool_or": "max", "some": "max", "any": "max"}
 """false < true: all are when the least is, one is when the greatest is."""
-
-UNCOMPARED = ("map<", "variant")
-"""Types whose values SQL cannot group by."""
 
 WIDEST, SCALE_KEPT = 28, 6
 """Decimals up to this many digits can be multiplied by a count and summed without losing any; of wider ones Spark keeps
@@ -109,7 +106,7 @@ class _Planner:
         extra: list[tuple[str, Scalar]] = []
         outputs = tuple((name, rewrite(e, lambda part: self.over_arguments(part, extra))) for name, e in node.outputs)
         read = sorted(used(*(e for _, e in outputs)))
-        if any(kind in self.column_types[c].lower() for c in read for kind in UNCOMPARED):
+        if any(unordered(self.column_types[c]) for c in read):
             return node
         computed = dict(extra)
         values: Plan = Project(node.child, tuple((c, computed.get(c, column(c))) for c in read))

@@ -14,6 +14,15 @@ Engine = Callable[[str], list[tuple[str, str]]]
 """Answers the columns of a query, name and type as DDL, without running it."""
 
 
+def unordered(type_: str) -> bool:
+    """Whether values of a type have no order, so that there is no maximum of them and no grouping by them.
+
+    >>> unordered("map<string, int>"), unordered("int")
+    (True, False)
+    """
+    return any(kind in type_.lower() for kind in ("map<", "variant"))
+
+
 class Types:
     """The engine's answers about types; a view keeps them, so that binding it again asks nobody.
 

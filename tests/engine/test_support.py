@@ -12,6 +12,7 @@ from deferred.maintenance import propagate as propagating
 from deferred.spark.engine import table
 from deferred.sql.dialect import text
 from deferred.sql.supporting import _average
+from tests.engine.support import make
 
 
 @pytest.mark.parametrize(("digits", "scale"), [(15, 2), (10, 0), (20, 6), (5, 3), (20, 10)])
@@ -91,10 +92,8 @@ def test_a_move_without_its_batch_is_taken_back(warehouse: Any, sales: str, monk
 
 
 def test_kept_values_are_told_apart_bit_by_bit(warehouse: Any, tmp_path: Any) -> None:
-    path = str(tmp_path / "readings")
-    warehouse.spark.sql(f"CREATE TABLE {table(path)} (x DOUBLE, n INT) USING delta")
-    warehouse.spark.sql(f"INSERT INTO {table(path)} VALUES (0.0D, 1), (-0.0D, 2), (CAST('NaN' AS DOUBLE), 3), "
-                        "(NULL, 4), (1e16D, 5), (1D, 6)")
+    path = make(warehouse.spark, tmp_path / "readings", "x DOUBLE, n INT",
+                "(0.0D, 1), (-0.0D, 2), (CAST('NaN' AS DOUBLE), 3), (NULL, 4), (1e16D, 5), (1D, 6)")
     warehouse.track("readings", path)
     query = ("SELECT SORT_ARRAY(COLLECT_LIST(CAST(x AS STRING))) AS texts, SUM(x) FILTER (WHERE NOT ISNAN(x)) AS sum, "
              "MIN(x) AS least, MAX(x) AS most, MEDIAN(n) AS middle, COUNT(*) AS rows FROM readings")
