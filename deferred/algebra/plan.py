@@ -1,23 +1,29 @@
-"""The plan: frozen nodes over bags, the leaves, and the few helper operators that delta rules are made of.
+"""The plan: what every node of a query must define, and the sets of keys by which rules restrict what they read.
 
-Operators that a query can contain live beside their delta rule in `linear`, `join`, `sets`, `group`.
-A node's `columns` are ids, unique within a query, so that no operator ever has to rename for a clash. The change,
-the new and the old state of a node have the node's own columns; a *signed* plan has one more, COUNT, at the end.
+The nodes are in `operators`, one file per operator. A node's `columns` are ids, unique within a query, so that no
+operator ever has to rename columns. The change, the new and the old state of a node have the node's own columns; a
+*signed* plan has one more, COUNT, at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
-from deferred.algebra.scalar import Scalar, column, columns_of, integer, is_column, negated, substitute
+from sqlglot import exp
+
+from deferred.algebra.scalar import Scalar, column, columns_of, is_column, substitute
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
-
-COUNT = "_deferred_n"
-"""The column of a signed plan that says how often a row is inserted (positive) or deleted (negative)."""
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.temporary import Stored
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.strategy import Strategy
+    from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,66 +47,187 @@ class Keys:
         return Keys.of(plan, ((c, c) for c in columns))
 
     def through(self, columns: Mapping[str, Scalar]) -> Keys | None:
-        """The same keys on what the columns are made of, only the pairs that read no other; None without any."""
-        pairs = tuple((substitute(mine, columns), theirs) for mine, theirs in self.on
-                      if columns_of(mine) <= columns.keys())
+        """The keys with `columns` replaced by their expressions; only the pairs that read no other column."""
+        pairs = tuple(
+            (substitute(mine, columns), theirs) for mine, theirs in self.on if columns_of(mine) <= columns.keys()
+        )
         return replace(self, on=pairs) if pairs else None
 
     def within(self, columns: Iterable[str]) -> Keys | None:
-        """The pairs that read only some columns."""
+        """The pairs that read only the given columns, None if there are none."""
         return self.through({c: column(c) for c in columns})
 
     def renamed(self, names: Mapping[str, str]) -> Keys | None:
         return self.through({old: column(new) for old, new in names.items()})
 
     def completes(self, keys: Keys) -> bool:
-        """Whether none of the pairs is missing here."""
+        """Whether these pairs are all pairs of `keys`."""
         return len(self.on) == len(keys.on)
 
     @property
     def plain(self) -> Keys | None:
-        """The pairs on columns as they are, which can be compared anywhere: below a filter or a join, where rows are
-        that the query would not have looked at, an expression may fail."""
+        """The pairs on columns as they are, which can be compared anywhere.
+
+        Below a filter or a join there are rows that the query itself would not evaluate an expression on, and there the
+        expression may fail.
+        """
         pairs = tuple((mine, theirs) for mine, theirs in self.on if is_column(mine))
         return replace(self, on=pairs) if pairs else None
 
 
+class Writer(Protocol):
+    """What a node needs to write itself as SQL: its inputs as items of FROM, and where the leaves are read."""
+
+    def below(self, plan: Plan, alias: str) -> exp.Expr:
+        """An input as an item of FROM."""
+        ...
+
+    def query(self, plan: Plan) -> exp.Query:
+        """An input as a query of its own."""
+        ...
+
+    def scalar(self, expression: Scalar) -> exp.Expr: ...
+
+    def scan(self, table: str) -> exp.Expr:
+        """A base table at its cut."""
+        ...
+
+    def change(self, table: str) -> exp.Expr:
+        """The net log of a base table."""
+        ...
+
+    def temporary(self, name: str) -> exp.Expr:
+        """The result of an earlier step."""
+        ...
+
+    def stored(self, name: str) -> exp.Expr:
+        """A support table, in which a key may have several rows: those of earlier batches, and the newest."""
+        ...
+
+    def held(self, stored: Stored) -> Sequence[str]:
+        """The columns of a support table: those of its rows, and those that say how new a row is."""
+        ...
+
+    def newest(self, stored: Stored, rows: exp.Query) -> exp.Query:
+        """The rows that count among `rows` of a support table, which has all rows of a key or none."""
+        ...
+
+    def near(self, mine: Scalar, plan: Plan, theirs: Scalar) -> exp.Expr | None:
+        """A condition on `mine` that holds wherever it equals a value of `theirs` in a small plan, as literals.
+
+        It lets files be skipped; None where the values are not known, or cannot be written as literals.
+        """
+        ...
+
+    def broadcast(self, query: exp.Select, alias: str) -> exp.Select:
+        """The query, with the hint that the item of that alias is small and should be sent to the data."""
+        ...
+
+    def written_out(self, source: exp.Expr, columns: Sequence[str]) -> exp.Query:
+        """A signed bag of positive counts as plain rows."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A query over bags. Nodes are compared by identity: a shared subplan is one object."""
+class Plan(ABC):
+    """A query over bags. Nodes are compared by identity: a shared subplan is one object.
+
+    Every part below is abstract on purpose. A class that omits one cannot be imported, so no operator
+    silently gets a default. Nodes that occur only in derived plans extend `Derived`, which defines the parts for them.
+    """
+
+    row_by_row: ClassVar[bool]
+    """Whether each output row is made of one input row, so that joining the node with a small change is one scan."""
+
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        super().__init_subclass__()
+        if abstract:
+            return
+        missing = [name for name in PARTS if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+        missing += [] if hasattr(cls, "row_by_row") else ["row_by_row"]
+        if missing:
+            raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
+
+    # ---- structure
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        raise NotImplementedError
+        """The ids of its columns, in order."""
 
     @property
+    @abstractmethod
     def children(self) -> tuple[Plan, ...]:
-        return ()
+        """Its inputs."""
 
+    @abstractmethod
     def with_children(self, children: Sequence[Plan]) -> Plan:
-        assert not children
-        return self
+        """The same node over other inputs."""
 
+    @property
+    @abstractmethod
+    def expressions(self) -> tuple[Scalar, ...]:
+        """The scalar expressions that the node itself holds."""
+
+    @property
+    @abstractmethod
+    def unique_key(self) -> tuple[str, ...] | None:
+        """Columns that no two of its rows share, None where duplicates are possible."""
+
+    # ---- pruning: no column is read that nothing above needs
+
+    @abstractmethod
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        """The columns of each input that the node reads when `needed` of its own columns are read."""
+
+    @abstractmethod
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        """The node over pruned inputs, with the columns that are needed."""
+
+    # ---- maintenance
+
+    @abstractmethod
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(self): the signed change between the two cuts, None when nothing can have changed."""
-        raise NotImplementedError(f"{type(self).__name__} has no delta rule: it occurs only in derived plans")
 
+    @abstractmethod
     def restricted(self, keys: Keys) -> Plan:
-        """self ⋉ keys, with the keys pushed down as far as they go. The base case filters here."""
-        return Restrict(self, keys)
-
-    def past(self, keys: Keys | None) -> Plan | None:
-        """Old(self|K) as a support table holds it, None where nothing is kept."""
-        return None
-
-    def present(self, d: Differentiator, keys: Keys | None) -> Plan | None:
-        """New(self|K) from a support table and how it has moved, None where nothing is kept."""
-        return None
+        """self ⋉ keys, with the keys pushed down as far as they go."""
 
     @property
-    def maintained(self) -> str:
-        """How `explain` says that this node is maintained."""
-        return "linear"
+    @abstractmethod
+    def strategy(self) -> Strategy:
+        """How the node is maintained."""
+
+    @abstractmethod
+    def reads(self, labels: Labels) -> str:
+        """What a change makes the node read, for `explain`."""
+
+    @abstractmethod
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        """The rows of a node with free columns for every value of them, and where the values stand in the result."""
+
+    @abstractmethod
+    def figure2(self, f: Figure2) -> Pair:
+        """What the change deletes and adds, by the rule of Figure 2 that is the node's own."""
+
+    # ---- the node in notation, in the reference evaluator, and as SQL
+
+    @abstractmethod
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        """Readable names for the columns that the node introduces."""
+
+    @abstractmethod
+    def notation(self, labels: Labels) -> str:
+        """The node in the paper's notation."""
+
+    @abstractmethod
+    def evaluate(self, e: Evaluation) -> Bag:
+        """Its rows with their multiplicities, straight from the definition of the operator."""
+
+    @abstractmethod
+    def sql(self, w: Writer) -> exp.Query:
+        """One SELECT over its inputs."""
 
     def walk(self) -> Iterator[Plan]:
         """Every node below and including this one, shared ones once, parents first."""
@@ -115,9 +242,29 @@ class Plan:
             stack.extend(reversed(node.children))
 
 
+PARTS = tuple(sorted(Plan.__abstractmethods__))
+"""What every operator must define."""
+
+
 @dataclass(frozen=True, eq=False)
-class Unary(Plan):
-    """A node over one other, with the columns of that one where it does not say otherwise."""
+class Leaf(Plan, abstract=True):
+    """A node without inputs."""
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return ()
+
+    def with_children(self, children: Sequence[Plan]) -> Self:
+        assert not children
+        return self
+
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Plan, abstract=True):
+    """A node with one input, whose columns it has unless it defines others."""
 
     child: Plan
 
@@ -129,210 +276,75 @@ class Unary(Plan):
     def children(self) -> tuple[Plan, ...]:
         return (self.child,)
 
-    def with_children(self, children: Sequence[Plan]) -> Plan:
+    def with_children(self, children: Sequence[Plan]) -> Self:
         (child,) = children
         return replace(self, child=child)
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(Plan):
-    """R, a base table at the current cut: `names` of its columns, known in the plan as `ids`."""
+class Derived(Plan, abstract=True):
+    """A node that only rules create: it is evaluated and rendered, never differentiated or pruned."""
 
-    table: str
-    names: tuple[str, ...]
-    ids: tuple[str, ...]
+    row_by_row = False
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.ids
-
-    def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(R) = ▲R − ▼R, the net base log; safe after the update because it is a record, not a reading of R."""
-        return Change(self.table, self.names, self.ids) if self.table in d.changed else None
-
-
-@dataclass(frozen=True, eq=False)
-class Change(Plan):
-    """The net base log ▲R − ▼R between the two cuts, as a signed bag."""
-
-    table: str
-    names: tuple[str, ...]
-    ids: tuple[str, ...]
+    def _not_in_queries(self, what: str) -> TypeError:
+        return TypeError(f"{type(self).__name__} occurs only in derived plans, so it has no {what}.")
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.ids, COUNT)
-
-
-@dataclass(frozen=True, eq=False)
-class Values(Plan):
-    """A constant bag: φ without rows, {x} with one."""
-
-    ids: tuple[str, ...]
-    rows: tuple[tuple[Scalar, ...], ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.ids
-
-    def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(φ) = Δ({x}) = ∅."""
+    def unique_key(self) -> tuple[str, ...] | None:
         return None
 
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        raise self._not_in_queries("columns to prune")
 
-@dataclass(frozen=True, eq=False)
-class Ref(Plan):
-    """A temporary result that an earlier step of the program has computed."""
-
-    name: str
-    ids: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.ids
-
-
-@dataclass(frozen=True, eq=False)
-class Restrict(Plan):
-    """E ⋉ K: the rows of E whose key occurs in K, with their multiplicities."""
-
-    child: Plan
-    keys: Keys
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.child, self.keys.plan)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        child, keys = children
-        return Restrict(child, replace(self.keys, plan=keys))
-
-
-@dataclass(frozen=True, eq=False)
-class Net(Unary):
-    """A signed bag in which every row stands once, with its summed count, and never with zero.
-
-    Rows are told apart bit by bit where SQL would take two values for one: `bitwise` has the types of the columns in
-    which 0.0 and −0.0 (or strings that a collation equates, or maps in another order) can meet.
-    """
-
-    bitwise: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Repeat(Unary):
-    """A signed bag of positive counts written out as a plain bag: each row as often as its count says."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.child.columns[:-1]
-
-
-@dataclass(frozen=True, eq=False)
-class Project(Unary):
-    """Π: one expression an output column; keeps duplicates."""
-
-    outputs: tuple[tuple[str, Scalar], ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.outputs)
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        raise self._not_in_queries("columns to prune")
 
     def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(Π(E)) = Π(Δ(E)), counts carried along: Figure 2's rule for Π, both signs at once."""
-        change = d.delta(self.child)
-        return None if change is None else Project(change, (*self.outputs, (COUNT, column(COUNT))))
+        raise self._not_in_queries("delta rule")
 
-    def restricted(self, keys: Keys) -> Plan:
-        """Π(E) ⋉ K = Π(E ⋉ K), with what Π computes in the place of its columns."""
-        below = keys.through(dict(self.outputs))
-        assert below is not None
-        return Project(self.child.restricted(below), self.outputs)
+    def reads(self, labels: Labels) -> str:
+        raise self._not_in_queries("maintenance")
 
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        raise self._not_in_queries("free columns")
 
-@dataclass(frozen=True, eq=False)
-class UnionAll(Plan):
-    """⊎: the bags of all inputs added up, columns by position."""
-
-    inputs: tuple[Plan, ...]
-    ids: tuple[str, ...]
+    def figure2(self, f: Figure2) -> Pair:
+        raise self._not_in_queries("rule in Figure 2")
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return self.ids
+    def strategy(self) -> Strategy:
+        from deferred.algebra.strategy import DERIVED
 
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return self.inputs
+        return DERIVED
 
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        return replace(self, inputs=tuple(children))
-
-    def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(E ⊎ F) = Δ(E) + Δ(F)."""
-        changes = [change for change in map(d.delta, self.inputs) if change is not None]
-        return union(changes, (*self.ids, COUNT))
-
-    def restricted(self, keys: Keys) -> Plan:
-        """(E ⊎ F) ⋉ K = (E ⋉ K) ⊎ (F ⋉ K)."""
-        pushed = []
-        for plan in self.inputs:
-            below = keys.renamed(dict(zip(self.ids, plan.columns, strict=True)))
-            pushed.append(plan if below is None else plan.restricted(below))
-        return replace(self, inputs=tuple(pushed))
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {}
 
 
-@dataclass(frozen=True, eq=False)
-class Filter(Unary):
-    """σ: the rows for which the condition is true (not false, not NULL)."""
+def transformed(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
+    """The plan with `change` applied to every node, inputs first. Shared subplans stay shared."""
+    done: dict[Plan, Plan] = {}
 
-    condition: Scalar
+    def visit(node: Plan) -> Plan:
+        if node not in done:
+            children = tuple(map(visit, node.children))
+            same = all(new is old for new, old in zip(children, node.children, strict=True))
+            done[node] = change(node if same else node.with_children(children))
+        return done[node]
 
-    def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(σ(E)) = σ(Δ(E)): a condition looks at one row, so it commutes with taking differences."""
-        change = d.delta(self.child)
-        return None if change is None else Filter(change, self.condition)
-
-    def restricted(self, keys: Keys) -> Plan:
-        """σ(E) ⋉ K = σ(E ⋉ K)."""
-        below = keys.plain
-        plan = self if below is None else Filter(self.child.restricted(below), self.condition)
-        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
-
-
-def union(plans: Sequence[Plan], ids: tuple[str, ...]) -> Plan | None:
-    """The union of any number of plans with the given columns: None for none of them."""
-    if not plans:
-        return None
-    if len(plans) == 1 and plans[0].columns == ids:
-        return plans[0]
-    return UnionAll(tuple(plans), ids)
-
-
-def counted(plan: Plan, times: int = 1) -> Plan:
-    """A plain bag as a signed one, every row `times` times."""
-    return Project(plan, (*((c, column(c)) for c in plan.columns), (COUNT, integer(times))))
-
-
-def minus(change: Plan) -> Plan:
-    """A signed bag with its signs reversed."""
-    return Project(change, (*((c, column(c)) for c in change.columns[:-1]), (COUNT, negated(column(COUNT)))))
-
-
-def pick(plan: Plan, names: Sequence[str]) -> Plan:
-    """The given columns of a plan, in that order."""
-    return plan if tuple(names) == plan.columns else Project(plan, tuple((c, column(c)) for c in names))
-
-
-def reads(plan: Plan) -> frozenset[str]:
-    """The base tables that a plan reads, in either state."""
-    return frozenset(node.table for node in plan.walk() if isinstance(node, (Scan, Change)))
+    return visit(plan)
 
 
 def used(*expressions: Scalar | None) -> frozenset[str]:
-    """All columns that some expressions read."""
+    """The columns that the expressions read."""
     return frozenset().union(*(columns_of(e) for e in expressions))
+
+
+def free(plan: Plan) -> frozenset[str]:
+    """The columns that a plan reads but does not produce: those of the outer query."""
+    found: set[str] = set()
+    for node in plan.walk():
+        have = {c for child in node.children for c in child.columns}
+        found |= used(*node.expressions) - have
+    return frozenset(found)

@@ -5,7 +5,7 @@ The algebra treats an expression as opaque except for the columns it reads, its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
@@ -20,14 +20,8 @@ def column(name: str) -> exp.Column:
 
 
 def is_bound(node: Scalar) -> bool:
-    """Whether a column is one of a plan already, and not a name in the text of a query."""
+    """Whether a column is already a column id of a plan, not a name in the text of a query."""
     return bool(node.meta.get("bound"))
-
-
-def integer(value: int) -> Scalar:
-    """A BIGINT literal, the type of every signed count."""
-    return exp.Cast(this=exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value)),
-                    to=exp.DataType.build("BIGINT"))
 
 
 def negated(operand: Scalar) -> Scalar:
@@ -54,11 +48,11 @@ def columns_of(expression: Scalar | None) -> frozenset[str]:
 
 
 def rewrite(expression: Scalar, replace: Callable[[Scalar], Scalar | None]) -> Scalar:
-    """A copy in which every topmost subtree for which `replace` answers is exchanged for the answer."""
+    """A copy in which every topmost subtree for which `replace` returns an expression is replaced by it."""
 
     def visit(node: Scalar) -> Scalar:
-        answer = replace(node)
-        return node if answer is None else answer.copy()
+        replacement = replace(node)
+        return node if replacement is None else replacement.copy()
 
     return expression.copy().transform(visit, copy=False)
 
@@ -74,10 +68,6 @@ def substitute(expression: Scalar, by: Mapping[str, Scalar]) -> Scalar:
         return by.get(node.name) if isinstance(node, exp.Column) else None
 
     return rewrite(expression, replace)
-
-
-def rename(expression: Scalar, names: Mapping[str, str]) -> Scalar:
-    return substitute(expression, {old: column(new) for old, new in names.items()})
 
 
 def conjuncts(condition: Scalar | None) -> list[Scalar]:
@@ -123,7 +113,7 @@ def _disjuncts(condition: Scalar) -> list[Scalar]:
 
 
 def conjunction(parts: Iterable[Scalar]) -> Scalar | None:
-    """The conjunction of parts, None (true) for none of them."""
+    """The conjunction of parts; None, which means true, if there are none."""
     listed = [part.copy() for part in parts]
     if not listed:
         return None
@@ -131,6 +121,12 @@ def conjunction(parts: Iterable[Scalar]) -> Scalar | None:
     for part in listed[1:]:
         result = exp.And(this=result, expression=_wrapped(part))
     return result
+
+
+def all_true(parts: Iterable[Scalar]) -> Scalar:
+    """The conjunction of parts; TRUE if there are none."""
+    whole = conjunction(parts)
+    return exp.true() if whole is None else whole
 
 
 def _wrapped(part: Scalar) -> Scalar:
@@ -166,10 +162,3 @@ class Fresh:
     def __call__(self, prefix: str | None = None) -> str:
         self.taken += 1
         return f"{prefix or self.prefix}{self.taken}"
-
-    def several(self, count: int) -> tuple[str, ...]:
-        return tuple(self() for _ in range(count))
-
-
-def mapping(olds: Sequence[str], news: Sequence[str]) -> dict[str, str]:
-    return dict(zip(olds, news, strict=True))

@@ -16,12 +16,36 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from deferred.algebra.evaluate import Bag, State, Table
-from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join
-from deferred.algebra.plan import Filter, Plan, Project, Scan, UnionAll, Values, reads
+from deferred.algebra.operators import (
+    ANTI,
+    FULL,
+    LEFT,
+    SEMI,
+    Aggregate,
+    Counted,
+    Distinct,
+    Filter,
+    Generate,
+    Join,
+    Kept,
+    KeptRows,
+    KeptValues,
+    Limit,
+    OuterJoin,
+    Part,
+    Project,
+    Scan,
+    SetOperation,
+    UnionAll,
+    Values,
+    Window,
+)
+from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.paper.evaluate import Bag, State, Table
+from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, same
-from deferred.algebra.sets import Distinct, SetOperation
+from deferred.algebra.strategy import support_tables
 
 SCHEMA: Mapping[str, tuple[str, ...]] = {"R": ("a", "b"), "S": ("b", "c"), "T": ("c", "a")}
 VALUES = (0, 1, 2, None)
@@ -29,6 +53,7 @@ DEPTH = 5
 
 
 # Scalars
+
 
 def literal(value: int | None) -> Scalar:
     return exp.Null() if value is None else exp.Literal.number(value)
@@ -44,11 +69,16 @@ def operands(draw, columns: tuple[str, ...]) -> Scalar:
     first = column(draw(st.sampled_from(columns)))
     second = column(draw(st.sampled_from(columns)))
     one = exp.Literal.number(1)
-    case = exp.Case(ifs=[exp.If(this=exp.EQ(this=first.copy(), expression=second.copy()), true=one.copy())],
-                    default=second.copy())
-    shapes = [first] * 8 + [literal(draw(st.sampled_from(VALUES))), exp.Neg(this=first.copy()),
-                            exp.Add(this=first.copy(), expression=second.copy()),
-                            exp.Sub(this=first.copy(), expression=one.copy()), case]
+    case = exp.Case(
+        ifs=[exp.If(this=exp.EQ(this=first.copy(), expression=second.copy()), true=one.copy())], default=second.copy()
+    )
+    shapes = [first] * 8 + [
+        literal(draw(st.sampled_from(VALUES))),
+        exp.Neg(this=first.copy()),
+        exp.Add(this=first.copy(), expression=second.copy()),
+        exp.Sub(this=first.copy(), expression=one.copy()),
+        case,
+    ]
     return draw(st.sampled_from(shapes))
 
 
@@ -84,7 +114,8 @@ def join_conditions(draw, inputs: tuple[Plan, ...]) -> Scalar | None:
     return conjunction(parts)
 
 
-# Queries: one function a form; each draws a query of the given arity, at most `depth` operators deep
+# Queries: one function per form; each draws a query of the given arity, at most `depth` operators deep
+
 
 @dataclass(frozen=True)
 class Forms:
@@ -97,8 +128,11 @@ class Forms:
     def query(self, draw, arity: int, depth: int) -> Plan:
         usable = self.operators if depth else self.leaves
         if arity == 1:
-            usable = tuple(form for form in usable if form not in (product, join))
+            usable = tuple(form for form in usable if form not in (product, join, outer_join, window, generate))
         return draw(st.sampled_from(usable))(self, draw, arity, depth)
+
+    def new_ids(self, count: int) -> tuple[str, ...]:
+        return tuple(self.fresh() for _ in range(count))
 
     def below(self, draw, arity: int, depth: int) -> Plan:
         """A subquery, often shallower than it might be."""
@@ -111,13 +145,13 @@ def scan(forms: Forms, draw, arity: int, depth: int) -> Plan:
         return Join((scan(forms, draw, 2, 0), scan(forms, draw, arity - 2, 0)))
     name = draw(st.sampled_from(sorted(SCHEMA)))
     names = SCHEMA[name] if arity == 2 else (draw(st.sampled_from(SCHEMA[name])),)
-    return Scan(name, names, forms.fresh.several(arity))
+    return Scan(name, names, forms.new_ids(arity))
 
 
 def constant(forms: Forms, draw, arity: int, depth: int) -> Plan:
     """φ or {x}."""
     rows = [draw(st.tuples(*[st.sampled_from(VALUES)] * arity))] if draw(st.integers(0, 3)) else []
-    return Values(forms.fresh.several(arity), tuple(tuple(map(literal, row)) for row in rows))
+    return Values(forms.new_ids(arity), tuple(tuple(map(literal, row)) for row in rows))
 
 
 def selection(forms: Forms, draw, arity: int, depth: int) -> Plan:
@@ -136,12 +170,12 @@ def distinct(forms: Forms, draw, arity: int, depth: int) -> Plan:
 
 def union_all(forms: Forms, draw, arity: int, depth: int) -> Plan:
     inputs = tuple(forms.below(draw, arity, depth) for _ in range(draw(st.integers(2, 3))))
-    return UnionAll(inputs, forms.fresh.several(arity))
+    return UnionAll(inputs, forms.new_ids(arity))
 
 
 def monus(forms: Forms, draw, arity: int, depth: int) -> Plan:
     left, right = forms.below(draw, arity, depth), forms.below(draw, arity, depth)
-    return SetOperation(left, right, "EXCEPT", True, forms.fresh.several(arity))
+    return SetOperation(left, right, "EXCEPT", True, forms.new_ids(arity))
 
 
 def product(forms: Forms, draw, arity: int, depth: int) -> Plan:
@@ -165,7 +199,7 @@ def join(forms: Forms, draw, arity: int, depth: int) -> Plan:
 def set_operation(forms: Forms, draw, arity: int, depth: int) -> Plan:
     left, right = forms.below(draw, arity, depth), forms.below(draw, arity, depth)
     kind, every = draw(st.sampled_from(("EXCEPT", "INTERSECT"))), draw(st.booleans())
-    return SetOperation(left, right, kind, every, forms.fresh.several(arity))
+    return SetOperation(left, right, kind, every, forms.new_ids(arity))
 
 
 def aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
@@ -176,14 +210,127 @@ def aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
     for _ in range(arity - len(keys)):
         name = draw(st.sampled_from(("count", "sum", "min", "max", "avg", "*", "distinct")))
         argument = draw(operands(child.columns)).copy()
-        call = {"*": lambda _: function("count", exp.Star()),
-                "distinct": lambda a: function("count", exp.Distinct(expressions=[a]))}
+        call = {
+            "*": lambda _: function("count", exp.Star()),
+            "distinct": lambda a: function("count", exp.Distinct(expressions=[a])),
+        }
         outputs.append((forms.fresh(), call.get(name, lambda a, name=name: function(name, a))(argument)))
     return Aggregate(child, tuple(keys), tuple(outputs))
 
 
+def outer_join(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """⟕ and ⟗ with the columns of both sides, ⋉ and ▷ with those of the left one."""
+    kind = draw(st.sampled_from((LEFT, FULL, SEMI, ANTI)))
+    split = draw(st.integers(1, arity - 1)) if kind in (LEFT, FULL) else arity
+    left = forms.below(draw, split, depth)
+    right = forms.below(draw, arity - split or draw(st.integers(1, 2)), depth)
+    condition = draw(join_conditions((left, right)))
+    return OuterJoin(left, right, kind, condition if condition is not None else exp.true())
+
+
+@st.composite
+def orders(draw, columns: tuple[str, ...]) -> list[exp.Ordered]:
+    keys = draw(st.lists(st.sampled_from(columns), unique=True, min_size=1, max_size=2))
+    return [exp.Ordered(this=column(key), desc=draw(st.booleans()), nulls_first=draw(st.booleans())) for key in keys]
+
+
+def limit(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """The first rows of an order; without a last one only with an offset."""
+    child = forms.below(draw, arity, depth)
+    count = draw(st.one_of(st.none(), st.integers(0, 4)))
+    offset = draw(st.integers(0 if count is not None else 1, 2))
+    return Limit(child, tuple(draw(orders(child.columns))), count, offset)
+
+
+def window(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """One window function beside the columns of its input, with or without partition, order and frame."""
+    child = forms.below(draw, arity - 1, depth)
+    partition = draw(st.lists(st.sampled_from(child.columns), unique=True, max_size=2))
+    name = draw(st.sampled_from(("row_number", "rank", "dense_rank", "lag", "sum", "count", "max", "first_value")))
+    argument = draw(st.sampled_from(child.columns).map(column))
+    arguments = [] if name in ("row_number", "rank", "dense_rank") else [argument]
+    ordered = not arguments or name in ("lag", "first_value") or draw(st.booleans())
+    rows = ordered and name in ("sum", "count", "max") and draw(st.booleans())
+    frame = exp.WindowSpec(kind="ROWS", start="1", start_side="PRECEDING", end="CURRENT ROW") if rows else None
+    over = exp.Window(
+        this=exp.Anonymous(this=name.upper(), expressions=arguments),
+        partition_by=[column(c) for c in partition],
+        order=exp.Order(expressions=draw(orders(child.columns))) if ordered else None,
+        spec=frame,
+        over="OVER",
+    )
+    return Window(child, tuple(partition), ((forms.fresh(), over),))
+
+
+def generate(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """explode of an array of up to two elements, which may be empty or NULL."""
+    child = forms.below(draw, arity - 1, depth)
+    elements = [column(c) for c in draw(st.lists(st.sampled_from(child.columns), max_size=2))]
+    array: Scalar = exp.Anonymous(this="ARRAY", expressions=elements)
+    if draw(st.booleans()):
+        unknown = exp.Is(this=column(child.columns[0]), expression=exp.Null())
+        array = exp.Case(ifs=[exp.If(this=unknown, true=exp.Null())], default=array)
+    return Generate(child, function("EXPLODE", array), (forms.fresh(),), draw(st.booleans()))
+
+
+# ... and the same with what is kept in a support table
+
+
+def counted_aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """γ whose counts, sums and extremes are kept per group."""
+    child = forms.below(draw, draw(st.integers(1, 3)), depth)
+    keys = draw(st.lists(st.sampled_from(child.columns), unique=True, max_size=arity - 1))
+    parts = [Part(forms.fresh("p"), "rows", "bigint")]
+    outputs, finals = [], []
+    for _ in range(arity - len(keys)):
+        kind, argument = draw(st.sampled_from(("count", "sum", "min", "max"))), draw(st.sampled_from(child.columns))
+        part = Part(forms.fresh("p"), kind, "decimal(38,0)" if kind == "sum" else "bigint", argument)
+        parts.append(part)
+        name, value = forms.fresh(), column(part.id)
+        call = function(kind, column(argument))
+        if kind == "sum":  # a kept sum is 0 over nothing; here the output is, too
+            call = exp.Anonymous(this="COALESCE", expressions=[call, exp.Literal.number(0)])
+        outputs.append((name, call))
+        finals.append((name, value))
+    chosen = Counted(forms.fresh("support"), tuple(parts), tuple(finals))
+    return Aggregate(child, tuple(keys), tuple(outputs), chosen)
+
+
+def kept_total(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """A total over values that are kept with their counts."""
+    child = Kept(forms.below(draw, draw(st.integers(1, 2)), depth), KeptValues(forms.fresh("support")))
+    outputs = [
+        (
+            forms.fresh(),
+            function(draw(st.sampled_from(("avg", "sum", "count"))), column(draw(st.sampled_from(child.columns)))),
+        )
+        for _ in range(arity)
+    ]
+    return Aggregate(child, (), tuple(outputs), OVER_KEPT_VALUES)
+
+
+def kept_limit(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    child = forms.below(draw, arity, depth)
+    count, offset = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    return Limit(child, tuple(draw(orders(child.columns))), count, offset, KeptRows(forms.fresh("support")))
+
+
 PAPER = (union_all, selection, projection, distinct, monus, product, product)
-SQL = (union_all, selection, projection, distinct, join, join, set_operation, aggregate)
+SQL = (
+    union_all,
+    selection,
+    projection,
+    distinct,
+    join,
+    join,
+    outer_join,
+    set_operation,
+    aggregate,
+    window,
+    limit,
+    generate,
+)
+KEEPING = (counted_aggregate, kept_total, kept_limit, selection, projection, join, outer_join, distinct, aggregate)
 SELECT_PROJECT_JOIN = (selection, projection, join)
 
 
@@ -191,7 +338,7 @@ SELECT_PROJECT_JOIN = (selection, projection, join)
 def _queries(draw, operators: tuple[Callable[..., Plan], ...], leaves: tuple[Callable[..., Plan], ...]) -> Plan:
     forms = Forms(leaves, operators, Fresh())
     query = forms.query(draw, draw(st.integers(1, 3)), draw(st.integers(1, DEPTH)))
-    assume(reads(query))
+    assume(tables_of(query))
     return query
 
 
@@ -203,6 +350,11 @@ def paper_queries() -> st.SearchStrategy[Plan]:
 def sql_queries() -> st.SearchStrategy[Plan]:
     """Queries with every operator that a view can have."""
     return _queries(SQL, (*[scan] * 9, constant))
+
+
+def keeping_queries() -> st.SearchStrategy[Plan]:
+    """Queries in which some nodes keep rows in support tables."""
+    return _queries(KEEPING, (scan,)).filter(support_tables)
 
 
 def select_project_join_queries() -> st.SearchStrategy[Plan]:
@@ -229,7 +381,8 @@ def subbags(bag: Bag) -> st.SearchStrategy[Bag]:
 def table_states() -> st.SearchStrategy[dict[str, Table]]:
     """Contents for every base table, none of them empty: a log empties them often enough."""
     return st.fixed_dictionaries({name: bags(2, least=3, most=8) for name in SCHEMA}).map(
-        lambda drawn: {name: Table(SCHEMA[name], bag) for name, bag in drawn.items()})
+        lambda drawn: {name: Table(SCHEMA[name], bag) for name, bag in drawn.items()}
+    )
 
 
 @st.composite
@@ -284,14 +437,18 @@ def with_view(draw, state: State, columns: tuple[str, ...], value: Bag) -> dict[
 
 def past_state(state: State) -> dict[str, Table]:
     """s_p of a logged state, by counting: R = (R ∸ ▲R) ⊎ ▼R."""
-    return {name: Table(columns, state[name].rows - state[f"▲{name}"].rows + state[f"▼{name}"].rows)
-            for name, columns in SCHEMA.items()}
+    return {
+        name: Table(columns, state[name].rows - state[f"▲{name}"].rows + state[f"▼{name}"].rows)
+        for name, columns in SCHEMA.items()
+    }
 
 
 def future_state(state: State) -> dict[str, Table]:
     """𝒯(s) of a state with a transaction, by counting: R = (R ∸ ∇R) ⊎ ΔR."""
-    return {name: Table(columns, state[name].rows - state[f"∇{name}"].rows + state[f"Δ{name}"].rows)
-            for name, columns in SCHEMA.items()}
+    return {
+        name: Table(columns, state[name].rows - state[f"∇{name}"].rows + state[f"Δ{name}"].rows)
+        for name, columns in SCHEMA.items()
+    }
 
 
 def net_changes(state: State, tables: Iterable[str]) -> dict[str, Table]:

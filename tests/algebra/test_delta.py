@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
-from deferred.algebra.evaluate import Table, evaluate, run_program
-from deferred.algebra.figure2 import differential, log
-from deferred.algebra.join import Join
-from deferred.algebra.plan import COUNT, Change, Keys, Net, Restrict, Scan, UnionAll, reads
+from deferred.algebra.operators import Change, Join, Net, Restrict, Scan, UnionAll
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.paper.evaluate import Table, evaluate, outcome, run_program
+from deferred.algebra.paper.figure2 import differential, log
+from deferred.algebra.plan import Keys
 from deferred.algebra.scalar import column, conjunction
+from deferred.algebra.strategy import support_tables
 
 from . import strategies as s
 
@@ -36,7 +39,6 @@ def plans(program):
     return [step.plan for step in program.steps] + ([] if program.result is None else [program.result])
 
 
-@settings(max_examples=400)
 @given(s.sql_queries(), s.logged_states())
 def test_signed_change_is_the_difference_of_two_evaluations(query, state):
     difference = expected(query, state)
@@ -44,30 +46,42 @@ def test_signed_change_is_the_difference_of_two_evaluations(query, state):
     assert computed(query, state, changed(state)) == difference
 
 
-@settings(max_examples=250)
+@given(s.keeping_queries(), s.logged_states())
+def test_support_tables_follow_and_give_the_same_change(query, state):
+    """What is kept at s_i and moved to s_c is what would be kept at s_c; the change read from it is the change."""
+    past = s.past_state(state)
+
+    def kept(at):
+        return {name: Table(plan.columns, evaluate(plan, at)) for name, plan in support_tables(query).items()}
+
+    tables = changed(state)
+    found = outcome(differentiate(query, tables), state, s.net_changes(state, tables), kept(past))
+    assert found.change == expected(query, state)
+    assert found.supports == kept(state)
+
+
 @given(s.paper_queries(), s.logged_states())
 def test_signed_change_is_additions_less_deletions_of_figure_2(query, state):
     """Δ(Q) = ▲(ℒ, Q) − ▼(ℒ, Q)."""
     dual = differential(L, query)
-    assert computed(query, state, changed(state)) == \
-        s.signed(evaluate(dual.deletions, state), evaluate(dual.additions, state))
+    assert computed(query, state, changed(state)) == s.signed(
+        evaluate(dual.deletions, state), evaluate(dual.additions, state)
+    )
 
 
-@settings(max_examples=100)
 @given(s.sql_queries(), s.logged_states())
 def test_operators_beyond_the_paper_agree_with_figure_2_as_well(query, state):
     dual = differential(L, query)
-    assert computed(query, state, changed(state)) == \
-        s.signed(evaluate(dual.deletions, state), evaluate(dual.additions, state))
+    assert computed(query, state, changed(state)) == s.signed(
+        evaluate(dual.deletions, state), evaluate(dual.additions, state)
+    )
 
 
-@settings(max_examples=100)
 @given(s.sql_queries(), s.logged_states())
 def test_tables_declared_changed_may_have_no_change(query, state):
     assert computed(query, state, set(s.SCHEMA)) == expected(query, state)
 
 
-@settings(max_examples=100)
 @given(s.sql_queries(), s.logged_states())
 def test_result_is_netted(query, state):
     tables = changed(state)
@@ -86,18 +100,16 @@ def test_result_is_netted(query, state):
     assert len({row[:-1] for row in rows}) == len(rows)
 
 
-@settings(max_examples=100)
 @given(s.sql_queries(), s.changed_tables())
 def test_unchanged_tables_contribute_no_term(query, tables):
     program = differentiate(query, tables)
-    assert (program.result is None) == (not reads(query) & tables)
+    assert (program.result is None) == (not tables_of(query) & tables)
     for plan in plans(program):
         assert {node.table for node in plan.walk() if isinstance(node, Change)} <= tables
     if program.result is None:
         assert not program.steps
 
 
-@settings(max_examples=150)
 @given(s.sql_queries(), s.table_states(), st.data())
 def test_pushed_down_keys_restrict_exactly(query, state, data):
     """E.restricted(K) ≡ E ⋉ K: pushing keys to the scans loses no row and lets none through."""
@@ -119,7 +131,6 @@ def scan_joins(draw):
     return Join(scans, draw(s.join_conditions(scans)))
 
 
-@settings(max_examples=100)
 @given(scan_joins(), s.table_states(), st.data())
 def test_keys_spread_over_several_inputs_of_a_join_restrict_exactly(join, state, data):
     """K's pairs lie on two inputs; each alone would let combinations through that K does not hold."""
@@ -129,7 +140,6 @@ def test_keys_spread_over_several_inputs_of_a_join_restrict_exactly(join, state,
     assert evaluate(join.restricted(keys), state) == evaluate(Restrict(join, keys), state)
 
 
-@settings(max_examples=100)
 @given(scan_joins(), s.changed_tables())
 def test_a_join_has_one_term_for_each_changed_input(join, tables):
     program = differentiate(join, tables)
@@ -144,7 +154,6 @@ def test_a_join_has_one_term_for_each_changed_input(join, tables):
         assert any(isinstance(node, Change) for node in term.walk())
 
 
-@settings(max_examples=100)
 @given(scan_joins(), s.logged_states())
 def test_joins_of_many_inputs_telescope(join, state):
     assert computed(join, state, changed(state)) == expected(join, state)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from deferred.algebra.delta import differentiate
-from deferred.algebra.evaluate import evaluate, run_program
-from deferred.algebra.plan import Project, Scan
+from deferred.algebra.operators import Project, Scan
+from deferred.algebra.paper.evaluate import evaluate, run_program
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import column
 
 from . import strategies as s
 
 
-@settings(max_examples=150)
 @given(s.sql_queries(), s.logged_states())
 def test_a_pruned_query_has_the_same_value_and_the_same_change(query, state):
     pruned = prune(query)

@@ -1,0 +1,120 @@
+"""Variances, standard deviations, skewness and kurtosis, folded over the sorted values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from deferred.algebra.aggregates.registry import (
+    NULL,
+    ONE,
+    AggregateFunction,
+    Call,
+    RowOrder,
+    WindowOrder,
+    of_values,
+    register,
+)
+from deferred.algebra.aggregates.sums import average, sorted_values
+
+
+def _step(higher: bool) -> str:
+    """One more value v: n counts, m is the mean, s the sum of squared deviations from it, as Spark computes them.
+
+    For the `higher` moments, c is the sum of cubed deviations, q of their fourth powers.
+    """
+    delta = "(v - a.m)"
+    part = f"({delta} / (a.n + 1))"
+    squares = f"(a.s + {delta} * ({delta} - {part}))"
+    step = f"'n', a.n + 1, 'm', a.m + {part}, 's', {squares}"
+    if higher:
+        cubes = f"(a.c - 3 * {part} * {squares} + {delta} * ({delta} * {delta} - {part} * {part}))"
+        fourth = (
+            f"a.q - 4 * {part} * {cubes} - 6 * {part} * {part} * {squares} "
+            f"+ {delta} * ({delta} * {delta} * {delta} - {part} * {part} * {part})"
+        )
+        step += f", 'c', {cubes}, 'q', {fourth}"
+    return f"(a, v) -> NAMED_STRUCT({step})"
+
+
+def _order_free(final: str, higher: bool = False) -> Callable[[Call], str]:
+    """The moments, one sorted value after the other, as Spark does it in one task."""
+    zeros = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("nmscq" if higher else "nms"))
+    start, step = f"NAMED_STRUCT({zeros})", _step(higher)
+
+    def form(call: Call) -> str:
+        values = sorted_values(call.distinct)
+        return f"CASE WHEN COUNT(x) > 0 THEN AGGREGATE({values}, {start}, {step}, a -> {final}) END"
+
+    return form
+
+
+def _variance(values: Counter[Any], fewer: int) -> Fraction | None:
+    """The squared deviations from the mean over the number of values, or over one fewer for a sample."""
+    if values.total() <= fewer:
+        return None
+    mean = average(values)
+    squares = sum(n * (Fraction(value) - mean) ** 2 for value, n in values.items())
+    return Fraction(squares) / (values.total() - fewer)
+
+
+def _deviation(values: Counter[Any], fewer: int) -> float | None:
+    variance = _variance(values, fewer)
+    return None if variance is None else math.sqrt(variance)
+
+
+def _standardized(values: Counter[Any], power: int) -> float | None:
+    """The mean power of the deviations, in standard deviations; NULL where all values are equal."""
+    variance = _variance(values, 0)
+    if not variance:
+        return None
+    mean = average(values)
+    total = sum((n * (Fraction(value) - mean) ** power for value, n in values.items()), Fraction())
+    return float(total / values.total()) / math.sqrt(variance) ** power
+
+
+def _kurtosis(values: Counter[Any]) -> float | None:
+    """Above that of a normal distribution, which is 3."""
+    fourth = _standardized(values, 4)
+    return None if fourth is None else fourth - 3
+
+
+def _moment(
+    names: tuple[str, ...], final: str, reference: Callable[[Counter[Any]], Any], higher: bool = False
+) -> AggregateFunction:
+    return AggregateFunction(
+        names=names,
+        arity=ONE,
+        over_nothing=NULL,
+        row_order=RowOrder.UNSEEN,
+        order_free=_order_free(final, higher),
+        distinct_apart=False,
+        idempotent=False,
+        counted=None,
+        window_order=WindowOrder.ONE,
+        reference=of_values(reference),
+    )
+
+
+register(_moment(("var_pop",), "a.s / a.n", lambda values: _variance(values, 0)))
+register(_moment(("var_samp", "variance"), "IF(a.n > 1, a.s / (a.n - 1), NULL)", lambda values: _variance(values, 1)))
+register(_moment(("stddev_pop",), "SQRT(a.s / a.n)", lambda values: _deviation(values, 0)))
+register(
+    _moment(
+        ("stddev_samp", "stddev", "std"),
+        "IF(a.n > 1, SQRT(a.s / (a.n - 1)), NULL)",
+        lambda values: _deviation(values, 1),
+    )
+)
+register(
+    _moment(
+        ("skewness",),
+        "IF(a.s = 0, NULL, SQRT(a.n) * a.c / SQRT(a.s * a.s * a.s))",
+        lambda values: _standardized(values, 3),
+        higher=True,
+    )
+)
+register(_moment(("kurtosis",), "IF(a.s = 0, NULL, a.n * a.q / (a.s * a.s) - 3)", _kurtosis, higher=True))

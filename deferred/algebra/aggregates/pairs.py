@@ -1,0 +1,160 @@
+"""Covariances, correlation and linear regression of pairs, folded over the sorted pairs.
+
+A pair with a NULL does not count. REGR_*(y, x) has the dependent value first: it is the x of a form here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from deferred.algebra.aggregates.registry import (
+    NULL,
+    TWO,
+    ZERO,
+    AggregateFunction,
+    Call,
+    RowOrder,
+    Rows,
+    WindowOrder,
+    register,
+)
+from deferred.algebra.aggregates.sums import average_form
+
+BOTH = "x IS NOT NULL AND y IS NOT NULL"
+
+
+def _order_free(final: str) -> Callable[[Call], str | None]:
+    """Counts, means and co-moments of pairs in sorted order."""
+    start = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("n", "mx", "my", "c", "sx", "sy"))
+    dx, dy = "(v.x - a.mx)", "(v.y - a.my)"
+    step = (
+        f"(a, v) -> NAMED_STRUCT('n', a.n + 1, 'mx', a.mx + {dx} / (a.n + 1), 'my', a.my + {dy} / (a.n + 1), "
+        f"'c', a.c + {dx} * ({dy} - {dy} / (a.n + 1)), 'sx', a.sx + {dx} * ({dx} - {dx} / (a.n + 1)), "
+        f"'sy', a.sy + {dy} * ({dy} - {dy} / (a.n + 1)))"
+    )
+    pairs = (
+        "ARRAY_SORT(COLLECT_LIST(IF(x IS NULL OR y IS NULL, NULL, "
+        "NAMED_STRUCT('x', CAST(x AS DOUBLE), 'y', CAST(y AS DOUBLE)))))"
+    )
+    whole = f"CASE WHEN COUNT_IF({BOTH}) > 0 THEN AGGREGATE({pairs}, NAMED_STRUCT({start}), {step}, a -> {final}) END"
+    return lambda call: whole
+
+
+def _moments(rows: Rows) -> tuple[int, Fraction, Fraction, Fraction]:
+    """The number of pairs, their co-moment, and the sums of squared deviations of either side."""
+    pairs = [(Fraction(x), Fraction(y), n) for (x, y), n in rows.items() if x is not None and y is not None]
+    count = sum(n for _, _, n in pairs)
+    mx = sum((x * n for x, _, n in pairs), Fraction()) / max(count, 1)
+    my = sum((y * n for _, y, n in pairs), Fraction()) / max(count, 1)
+    both = sum((n * (x - mx) * (y - my) for x, y, n in pairs), Fraction())
+    sx = sum((n * (x - mx) ** 2 for x, _, n in pairs), Fraction())
+    sy = sum((n * (y - my) ** 2 for _, y, n in pairs), Fraction())
+    return count, both, sx, sy
+
+
+def _covariance(fewer: int) -> Callable[[Rows], Any]:
+    def reference(rows: Rows) -> Any:
+        count, both, _, _ = _moments(rows)
+        return both / (count - fewer) if count > fewer else None
+
+    return reference
+
+
+def _correlation(rows: Rows) -> Any:
+    """NULL of fewer than two pairs, and NaN, which Spark divides to, where one side does not vary."""
+    count, both, sx, sy = _moments(rows)
+    if count < 2:
+        return None
+    return float(both) / math.sqrt(sx * sy) if sx and sy else math.nan
+
+
+def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> AggregateFunction:
+    return AggregateFunction(
+        names=(name,),
+        arity=TWO,
+        over_nothing=NULL,
+        row_order=RowOrder.UNSEEN,
+        order_free=_order_free(final),
+        distinct_apart=False,
+        idempotent=False,
+        counted=None,
+        window_order=WindowOrder.ONE,
+        reference=reference,
+    )
+
+
+register(_paired("covar_pop", "a.c / a.n", _covariance(0)))
+register(_paired("covar_samp", "IF(a.n > 1, a.c / (a.n - 1), NULL)", _covariance(1)))
+register(_paired("corr", "IF(a.n > 1, a.c / SQRT(a.sx * a.sy), NULL)", _correlation))
+
+
+def _average(chosen: str) -> Callable[[Call], str]:
+    """The average of one side, over the pairs."""
+
+    def form(call: Call) -> str:
+        position = "xy".index(chosen)
+        average = average_form(Call(call.distinct, lambda _: call.type_of(position))) or "AVG(x)"
+        return re.sub(r"\bx\b", f"CASE WHEN {BOTH} THEN {chosen} END", average)
+
+    return form
+
+
+def _of_pairs(function: Callable[[int, Fraction, Fraction, Fraction], Any]) -> Callable[[Rows], Any]:
+    def reference(rows: Rows) -> Any:
+        moments = _moments(rows)
+        return function(*moments) if moments[0] else None
+
+    return reference
+
+
+def _mean(position: int) -> Callable[[Rows], Any]:
+    def reference(rows: Rows) -> Any:
+        values = [(Fraction(row[position]), n) for row, n in rows.items() if None not in row]
+        return sum(value * n for value, n in values) / sum(n for _, n in values) if values else None
+
+    return reference
+
+
+def _intercept(rows: Rows) -> Any:
+    count, both, _, squares = _moments(rows)
+    return _mean(0)(rows) - both / squares * _mean(1)(rows) if count and squares else None
+
+
+def _regression(name: str, order_free: Callable[[Call], str | None], reference: Callable[[Rows], Any]) -> None:
+    register(
+        AggregateFunction(
+            names=(name,),
+            arity=TWO,
+            over_nothing=ZERO if name == "regr_count" else NULL,
+            row_order=RowOrder.UNSEEN,
+            order_free=order_free,
+            distinct_apart=False,
+            idempotent=False,
+            counted=None,
+            window_order=WindowOrder.ONE,
+            reference=reference,
+        )
+    )
+
+
+_regression("regr_count", lambda call: f"COUNT(CASE WHEN {BOTH} THEN 1 END)", lambda rows: _moments(rows)[0])
+_regression("regr_avgx", _average("y"), _mean(1))
+_regression("regr_avgy", _average("x"), _mean(0))
+_regression("regr_sxx", _order_free("a.sy"), _of_pairs(lambda n, c, sx, sy: sy))
+_regression("regr_syy", _order_free("a.sx"), _of_pairs(lambda n, c, sx, sy: sx))
+_regression("regr_sxy", _order_free("a.c"), _of_pairs(lambda n, c, sx, sy: c))
+_regression(
+    "regr_slope",
+    _order_free("IF(a.sy = 0, NULL, a.c / a.sy)"),
+    _of_pairs(lambda n, c, sx, sy: c / sy if sy else None),
+)
+_regression("regr_intercept", _order_free("IF(a.sy = 0, NULL, a.mx - a.c / a.sy * a.my)"), _intercept)
+_regression(
+    "regr_r2",
+    _order_free("IF(a.sy = 0, NULL, IF(a.sx = 0, CAST(1 AS DOUBLE), POW(a.c / SQRT(a.sx * a.sy), 2)))"),
+    _of_pairs(lambda n, c, sx, sy: None if not sy else c * c / (sx * sy) if sx else 1),
+)

@@ -1,0 +1,219 @@
+"""Counted aggregates: the parts of every group are kept (Gupta et al.'s counting).
+
+A change adds to the parts or subtracts from them. No row of the group is read again, except where a deleted value
+reaches a kept minimum or maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT, bigint, call
+from deferred.algebra.keeping import AGAIN, keys_gone, looked_up, rows_at_new_cut
+from deferred.algebra.operators.aggregate import Aggregate, GroupStrategy
+from deferred.algebra.operators.filter import Filter
+from deferred.algebra.operators.join import Join
+from deferred.algebra.operators.outer_join import LEFT, OuterJoin
+from deferred.algebra.operators.project import Project, pick
+from deferred.algebra.operators.restrict import Restrict
+from deferred.algebra.operators.scan import listed_tables
+from deferred.algebra.operators.signed import Net
+from deferred.algebra.operators.temporary import Stored
+from deferred.algebra.operators.union_all import united
+from deferred.algebra.plan import Keys, Plan
+from deferred.algebra.program import Upkeep
+from deferred.algebra.scalar import Scalar, all_true, column, product, same
+from deferred.algebra.strategy import Keeping
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
+
+ROWS, COUNTED, SUM, MIN, MAX = "rows", "count", "sum", "min", "max"
+EXTREMES = (MIN, MAX)
+
+ADDED = "_deferred_moved_"
+LOST = "_deferred_lost_"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kept number of a group: `kind` is count, sum, min or max of a column, or rows, the number of its rows."""
+
+    id: str
+    kind: str
+    type: str
+    argument: str | None = None
+
+    @property
+    def value(self) -> Scalar:
+        assert self.argument is not None
+        return column(self.argument)
+
+    def computed(self) -> Scalar:
+        """The part computed from the rows of a group."""
+        if self.kind == ROWS:
+            return call("COUNT", exp.Star())
+        if self.kind == SUM:
+            return self.cast(_or_zero(_sum(self.cast(self.value))))
+        return call(self.kind.upper(), self.value)
+
+    def added(self) -> list[tuple[str, Scalar]]:
+        """What Δ(E) adds to the part of a group; for extremes, the best inserted and the best deleted value."""
+        count = column(COUNT)
+        if self.kind == ROWS:
+            return [(ADDED + self.id, _sum(count))]
+        if self.kind == COUNTED:
+            return [(ADDED + self.id, _sum(_case(_is_null(self.value), bigint(0), count)))]
+        if self.kind == SUM:
+            times = exp.cast(count.copy(), "DECIMAL(9, 0)", dialect="spark")
+            return [(ADDED + self.id, self.cast(_or_zero(_sum(product(self.value, times)))))]
+        best = []
+        for prefix, sign in ((ADDED, exp.GT), (LOST, exp.LT)):
+            chosen = _case(sign(this=count.copy(), expression=bigint(0)), self.value, exp.Null())
+            best.append((prefix + self.id, call(self.kind.upper(), chosen)))
+        return best
+
+    def advanced(self) -> Scalar:
+        """The new part, from the old one and what was added."""
+        old, more = column(self.id), column(ADDED + self.id)
+        if self.kind in EXTREMES:
+            return call("LEAST" if self.kind == MIN else "GREATEST", old, more)
+        return self.cast(exp.Add(this=_or_zero(old), expression=_or_zero(more)))
+
+    def reached(self) -> Scalar:
+        """Whether a deleted value reaches a kept extreme, so that the next extreme must be found in the rows."""
+        compare = exp.LTE if self.kind == MIN else exp.GTE
+        return compare(this=column(LOST + self.id), expression=column(self.id))
+
+    def cast(self, value: Scalar) -> Scalar:
+        return exp.cast(value, self.type, dialect="spark")
+
+
+@dataclass(frozen=True)
+class Counted(GroupStrategy, Keeping):
+    """An aggregate maintained by counting: its parts, and `finals`, the expression of each output over the parts."""
+
+    name: ClassVar[str] = "counted"
+    support: str
+    parts: tuple[Part, ...]
+    finals: tuple[tuple[str, Scalar], ...]
+
+    # ---- the support table
+
+    def contents(self, node: Aggregate) -> Plan:
+        return self._parts_of(node, node.child)
+
+    def past(self, node: Aggregate, keys: Keys | None) -> Plan:
+        return self._groups_at(node, keys, lambda own: looked_up(self._stored(node), own))
+
+    def present(self, node: Aggregate, d: Differentiator, keys: Keys | None) -> Plan:
+        return self._groups_at(node, keys, lambda own: rows_at_new_cut(d, node, self._stored(node), own))
+
+    def restricted(self, node: Aggregate, keys: Keys) -> Plan:
+        """γ(E) ⋉ K is looked up in the support table, see `Differentiator.reading`."""
+        return Restrict(node, keys)
+
+    def reads(self, node: Aggregate, labels: Labels) -> str:
+        kept = f"kept parts of their groups ({labels.columns(node.keys)})" if node.keys else "kept parts of the total"
+        extremes = any(part.kind in EXTREMES for part in self.parts)
+        again = f"; {listed_tables(node)} only where a least or greatest value was deleted" if extremes else ""
+        return f"the changed rows, and the {kept}{again}"
+
+    # ---- the rule
+
+    def delta(self, node: Aggregate, d: Differentiator, change: Plan) -> Plan:
+        """Δ(γ(E)) from the kept parts: new parts = old parts + Σ over Δ(E), at the groups that Δ(E) touches.
+
+        Counts and sums are subtracted exactly. A minimum or maximum stays unless a deleted value reaches it; only the
+        groups where that happens are read again, New(E|K).
+        """
+        stored = self._stored(node)
+        kept = stored.columns
+        if any(part.kind in EXTREMES for part in self.parts):
+            # A value that Δ(E) both inserts and deletes was never there, and must not be the best inserted one.
+            read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in self.parts if part.argument))))
+            change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
+        added = d.shared(Aggregate(change, node.keys, tuple(output for part in self.parts for output in part.added())))
+        old_parts = looked_up(stored, Keys.same(added, node.keys) if node.keys else None)
+        both = d.shared(self._with_old_parts(node, added, old_parts))
+        old = pick(Filter(both, exp.Not(this=_is_null(column(self._rows)))), kept)
+
+        current = d.shared(united(self._new_parts(node, d, both), kept))
+        d.supports[self.support] = Upkeep(current, keys_gone(both, current, node.keys), node.keys)
+        return d.difference(self._outputs_of(node, current), self._outputs_of(node, old), node.columns)
+
+    def _new_parts(self, node: Aggregate, d: Differentiator, both: Plan) -> list[Plan]:
+        """The parts of the touched groups now: advanced, or read again where an extreme was reached."""
+        reached = [part.reached() for part in self.parts if part.kind in EXTREMES]
+        if not reached:
+            return [self._advanced(node, both)]
+        unsafe: Scalar = reached[0]
+        for other in reached[1:]:
+            unsafe = exp.Or(this=unsafe, expression=other)
+        known = call("COALESCE", exp.Paren(this=unsafe), exp.false())
+        advanced = self._advanced(node, Filter(both, exp.Not(this=known.copy())))
+        to_read = d.shared(Project(Filter(both, known), (*((k, column(k)) for k in node.keys), (AGAIN, exp.true()))))
+        rows = d.shared(node.child.restricted(Keys.same(to_read, node.keys)) if node.keys else node.child, when=to_read)
+        again = self._parts_of(node, rows)
+        if not node.keys:
+            again = pick(Join((again, to_read)), self._stored(node).columns)
+        return [advanced, again]
+
+    def _advanced(self, node: Aggregate, both: Plan) -> Plan:
+        """New parts, from the old parts and what was added, without groups that have no rows left."""
+        outputs = (*((k, column(k)) for k in node.keys), *((part.id, part.advanced()) for part in self.parts))
+        plan = Project(both, outputs)
+        if not node.keys:
+            return plan
+        return Filter(plan, exp.GT(this=column(self._rows), expression=bigint(0)))
+
+    def _with_old_parts(self, node: Aggregate, added: Plan, old: Plan) -> Plan:
+        """Each touched group with its old parts, NULL if the group is new."""
+        names = {k: f"_deferred_old_{k}" for k in node.keys}
+        ids = tuple(part.id for part in self.parts)
+        side = Project(old, (*((names[k], column(k)) for k in node.keys), *((i, column(i)) for i in ids)))
+        condition = all_true(same(column(k), column(names[k])) for k in node.keys)
+        return pick(OuterJoin(added, side, LEFT, condition), (*added.columns, *ids))
+
+    # ---- pieces
+
+    @property
+    def _rows(self) -> str:
+        return next(part.id for part in self.parts if part.kind == ROWS)
+
+    def _stored(self, node: Aggregate) -> Stored:
+        return Stored(self.support, (*node.keys, *(part.id for part in self.parts)), node.keys)
+
+    def _parts_of(self, node: Aggregate, rows: Plan) -> Plan:
+        return Aggregate(rows, node.keys, tuple((part.id, part.computed()) for part in self.parts))
+
+    def _outputs_of(self, node: Aggregate, parts: Plan) -> Plan:
+        """The rows of the aggregate, computed from kept parts."""
+        return Project(parts, (*((k, column(k)) for k in node.keys), *self.finals))
+
+    def _groups_at(self, node: Aggregate, keys: Keys | None, parts: Callable[[Keys | None], Plan]) -> Plan:
+        """The groups with the given keys: looked up by grouping columns; other key columns are compared afterwards."""
+        own = None if keys is None else keys.within(node.keys)
+        groups = self._outputs_of(node, parts(own))
+        return groups if keys is None or (own is not None and own.completes(keys)) else Restrict(groups, keys)
+
+
+def _sum(value: Scalar) -> Scalar:
+    return call("SUM", value.copy())
+
+
+def _or_zero(value: Scalar) -> Scalar:
+    return call("COALESCE", value.copy(), exp.Literal.number(0))
+
+
+def _is_null(value: Scalar) -> Scalar:
+    return exp.Is(this=value.copy(), expression=exp.Null())
+
+
+def _case(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    return exp.Case(ifs=[exp.If(this=condition, true=then.copy())], default=otherwise.copy())

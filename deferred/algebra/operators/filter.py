@@ -1,0 +1,85 @@
+"""σ: the rows for which a condition is true. Linear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra import bags
+from deferred.algebra.operators.restrict import Restrict
+from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.scalar import Scalar
+from deferred.algebra.strategy import LINEAR, Strategy
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.unnest import Bindings, Unnesting
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Unary):
+    """σ: the rows for which the condition is true (not false, not NULL)."""
+
+    condition: Scalar
+
+    row_by_row = True
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return (self.condition,)
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        return self.child.unique_key
+
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | used(self.condition),)
+
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        return self.with_children(children)
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(σ(E)) = σ(Δ(E)): a condition looks at one row, so it commutes with taking differences."""
+        change = d.delta(self.child)
+        return None if change is None else Filter(change, self.condition)
+
+    def restricted(self, keys: Keys) -> Plan:
+        """σ(E) ⋉ K = σ(E ⋉ K)."""
+        below = keys.plain
+        plan = self if below is None else Filter(self.child.restricted(below), self.condition)
+        return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
+
+    @property
+    def strategy(self) -> Strategy:
+        return LINEAR
+
+    def reads(self, labels: Labels) -> str:
+        return "the changed rows"
+
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        from deferred.algebra.linking import filtered
+
+        child, values = u.plan(self.child)
+        return filtered(child, u.put(self.condition, values)), values
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.linear(self)
+
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {}
+
+    def notation(self, labels: Labels) -> str:
+        return f"σ[{labels.scalar(self.condition)}]({labels.text(self.child)})"
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        return e.selected(e(self.child), self.condition, self.columns)
+
+    def sql(self, w: Writer) -> exp.Query:
+        query = bags.select(map(bags.column, self.columns), w.below(self.child, "q"))
+        return query.where(w.scalar(self.condition), copy=False)

@@ -1,0 +1,334 @@
+"""⋈: inner joins and products, one n-ary node, and its telescoped delta of at most one term per changed input."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra import bags
+from deferred.algebra.bags import COUNT
+from deferred.algebra.operators.filter import Filter
+from deferred.algebra.operators.project import Project, counted, minus, pick
+from deferred.algebra.operators.restrict import Restrict
+from deferred.algebra.operators.union_all import union, united
+from deferred.algebra.plan import Keys, Plan, Writer, used
+from deferred.algebra.scalar import (
+    Scalar,
+    column,
+    columns_of,
+    conjunction,
+    conjuncts,
+    equated,
+    equated_columns,
+    is_column,
+    product,
+)
+from deferred.algebra.strategy import LINEAR, Strategy
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.unnest import Bindings, Unnesting
+
+OTHER = "_deferred_m"
+"""The count of a joined signed input, before it is multiplied into the count of the result."""
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Plan):
+    """σ_p(E₁ × … × Eₙ); without a condition the plain product ×."""
+
+    inputs: tuple[Plan, ...]
+    condition: Scalar | None = None
+
+    row_by_row = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(c for plan in self.inputs for c in plan.columns)
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return self.inputs
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        return replace(self, inputs=tuple(children))
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return () if self.condition is None else (self.condition,)
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        asked = needed | used(self.condition)
+        return tuple(asked & frozenset(plan.columns) for plan in self.inputs)
+
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        return self.with_children(children)
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(E₁ ⋈ … ⋈ Eₙ) = Σᵢ New₁ ⋈ … ⋈ Newᵢ₋₁ ⋈ Δᵢ ⋈ Oldᵢ₊₁ ⋈ … ⋈ Oldₙ.
+
+        Figure 2's three products, telescoped: each change meets the new state of the inputs before it and the old
+        state of those after it, so every combination of changes is counted once. Everything is read after the update:
+        Oldⱼ = Newⱼ − Δⱼ is a signed bag, and because products distribute over signed counts no monus is needed.
+        Terms of unchanged inputs vanish: n changed inputs make n terms.
+        """
+        changes = [d.delta(plan) for plan in self.inputs]
+        changes = [None if change is None else d.shared(change) for change in changes]
+        terms = [self._term(d, i, changes) for i, change in enumerate(changes) if change is not None]
+        return union(terms, (*self.columns, COUNT))
+
+    def _term(self, d: Differentiator, i: int, changes: Sequence[Plan | None]) -> Plan:
+        """The i-th term, joined outward from the change so that Spark starts with the small side."""
+        start = changes[i]
+        assert start is not None
+        result: Plan = start
+        pending = conjuncts(self.condition)
+        left = [j for j in range(len(self.inputs)) if j != i]
+        result, pending = _filtered(result, pending)
+        while left:
+            j = _next(result, left, self.inputs, pending)
+            left.remove(j)
+            plan = self.inputs[j]
+            links = _links(result, plan, pending)
+            if links and not d.is_row_by_row(plan):
+                result = d.shared(result)
+                plan = plan.restricted(Keys(result, links))
+            change = changes[j]
+            if change is not None and j > i:
+                if links and not d.is_row_by_row(self.inputs[j]):
+                    change = Restrict(change, Keys(result, links))
+                other = united([counted(plan), minus(change)], (*plan.columns, COUNT))
+            else:
+                other = plan
+            result, pending = _joined(result, other, plan.columns, pending)
+        return pick(result, (*self.columns, COUNT))
+
+    def restricted(self, keys: Keys) -> Plan:
+        """(E ⋈ F) ⋉ K: each input is restricted by its key columns, or by columns that the condition equates to them.
+
+        Equality in a join excludes NULL, so `a = b` and `a <=> k` give `b <=> k`. A key that is spread over several
+        inputs is compared once more on the result, because restricting each input alone keeps too many rows.
+        """
+        plain = keys.plain
+        if plain is None:
+            return Restrict(self, keys)
+        equal = _equivalences(self.condition)
+        whole = False
+        pushed = []
+        for plan in self.inputs:
+            have = {c: c for c in plan.columns}
+            for key in used(*(mine for mine, _ in plain.on)) - have.keys():
+                found = sorted(equal.get(key, frozenset()) & set(plan.columns))
+                if found:
+                    have[key] = found[0]
+            below = plain.renamed(have)
+            pushed.append(plan if below is None else plan.restricted(below))
+            own = plain.within(plan.columns)
+            whole = whole or (own is not None and own.completes(keys))
+        plan = replace(self, inputs=tuple(pushed))
+        return plan if whole else Restrict(plan, keys)
+
+    @property
+    def strategy(self) -> Strategy:
+        return LINEAR
+
+    def reads(self, labels: Labels) -> str:
+        links = [labels.scalar(part) for part in conjuncts(self.condition) if equated(part)]
+        at = f"at their keys ({' AND '.join(links)})" if links else "whole: no equality links them"
+        return f"the changed rows of each input, and the other inputs {at}"
+
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        inputs: list[Plan] = []
+        links: list[Scalar] = []
+        values: Bindings | None = None
+        for plan in self.inputs:
+            if not u.is_correlated(plan):
+                inputs.append(plan)
+                continue
+            inner, theirs = u.plan(plan)
+            inputs.append(inner)
+            if values is None:
+                values = theirs
+            else:
+                links += u.equal(values, theirs)
+        if values is None:
+            domain, values = u.instance()
+            inputs.append(domain)
+        parts = [u.put(p, values) for p in conjuncts(self.condition)]
+        return Join(tuple(inputs), conjunction([*parts, *links])), values
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.product(self)
+
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {}
+
+    def notation(self, labels: Labels) -> str:
+        if self.condition is not None and len(self.inputs) == 2:
+            return labels.infix(f"⋈[{labels.scalar(self.condition)}]", self.inputs)
+        product_ = labels.infix("×", self.inputs)
+        return product_ if self.condition is None else f"σ[{labels.scalar(self.condition)}]({product_})"
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        """The product, each conjunct applied as soon as its columns are available."""
+        result: Bag = Counter({(): 1})
+        columns: tuple[str, ...] = ()
+        pending = conjuncts(self.condition)
+        for side in self.inputs:
+            rows = e(side)
+            result = Counter({left + right: n * m for left, n in result.items() for right, m in rows.items()})
+            columns += side.columns
+            for part in [part for part in pending if columns_of(part) <= set(columns)]:
+                result = e.selected(result, part, columns)
+                pending.remove(part)
+        return result
+
+    def sql(self, w: Writer) -> exp.Query:
+        """Each conjunct at the first join that has all its columns; a change comes first and is broadcast."""
+        pending = conjuncts(self.condition)
+        inputs = linked(self.inputs, pending)
+        have = set(inputs[0].columns)
+        query = bags.select(map(bags.column, self.columns), w.below(inputs[0], "j0"))
+        first, pending = _split(pending, have)
+        for i, right in enumerate(inputs[1:], start=1):
+            have |= set(right.columns)
+            ready, pending = _split(pending, have)
+            condition = conjunction(ready)
+            kind = "CROSS" if condition is None else "INNER"
+            on = None if condition is None else w.scalar(condition)
+            query.append("joins", exp.Join(this=w.below(right, f"j{i}"), kind=kind, on=on))
+        where = conjunction(first)
+        if where is not None:
+            query.where(w.scalar(where), copy=False)
+        if COUNT not in inputs[0].columns:
+            return query
+        for mine, theirs in self._linked_to(inputs[0]):
+            near = w.near(mine, inputs[0], theirs)
+            if near is not None:
+                query.where(near, copy=False)
+        return w.broadcast(query, "j0")
+
+    def _linked_to(self, change: Plan) -> list[tuple[Scalar, Scalar]]:
+        """Pairs of columns that the condition equates: one of another input, one of the change."""
+        have = set(change.columns)
+        return [
+            (mine, theirs)
+            for part in conjuncts(self.condition)
+            for mine, theirs in equated(part)
+            if is_column(mine) and is_column(theirs) and theirs.name in have and mine.name not in have
+        ]
+
+
+def _split(parts: Sequence[Scalar], columns: set[str]) -> tuple[list[Scalar], list[Scalar]]:
+    """The conjuncts that read only the given columns, and the others."""
+    ready = [p for p in parts if columns_of(p) <= columns]
+    return ready, [p for p in parts if p not in ready]
+
+
+def linked(inputs: Sequence[Plan], conditions: Sequence[Scalar]) -> list[Plan]:
+    """The inputs of a join, each after one that a condition links it to where there is one, the first one first."""
+    left = list(inputs)
+    ordered = [left.pop(0)]
+    while left:
+        have = {c for plan in ordered for c in plan.columns}
+        found = next(
+            (
+                plan
+                for plan in left
+                for condition in conditions
+                if columns_of(condition) & have
+                and columns_of(condition) & set(plan.columns)
+                and columns_of(condition) <= have | set(plan.columns)
+            ),
+            left[0],
+        )
+        left.remove(found)
+        ordered.append(found)
+    return ordered
+
+
+def product_of(left: Plan, right: Plan, conditions: Sequence[Scalar]) -> Join:
+    """left ⋈ right as one n-ary join; joins on either side are merged into it."""
+    inputs: list[Plan] = []
+    parts: list[Scalar] = []
+    for plan in (left, right):
+        if isinstance(plan, Join):
+            inputs.extend(plan.inputs)
+            parts.extend(conjuncts(plan.condition))
+        else:
+            inputs.append(plan)
+    return Join(tuple(inputs), conjunction([*parts, *conditions]))
+
+
+def _filtered(result: Plan, pending: list[Scalar]) -> tuple[Plan, list[Scalar]]:
+    """Apply the conjuncts that read only columns of the result."""
+    ready, others = _split(pending, set(result.columns))
+    condition = conjunction(ready)
+    return result if condition is None else Filter(result, condition), others
+
+
+def _next(result: Plan, left: Sequence[int], inputs: Sequence[Plan], pending: Sequence[Scalar]) -> int:
+    """The input to join next: one that an equality links, else one that any condition links, else the first."""
+    linked = [j for j in left if _links(result, inputs[j], pending)]
+    if linked:
+        return linked[0]
+    have = set(result.columns)
+    for j in left:
+        both = have | set(inputs[j].columns)
+        if any(columns_of(p) <= both and columns_of(p) & have for p in pending):
+            return j
+    return left[0]
+
+
+def _links(result: Plan, plan: Plan, pending: Sequence[Scalar]) -> tuple[tuple[Scalar, Scalar], ...]:
+    """Pairs (value of plan, value of result) that a conjunct equates."""
+    pairs = []
+    for part in pending:
+        for mine, theirs in equated(part):
+            if (
+                columns_of(mine) <= set(plan.columns)
+                and columns_of(theirs) <= set(result.columns[:-1])
+                and columns_of(mine)
+                and columns_of(theirs)
+            ):
+                pairs.append((mine, theirs))
+    return tuple(pairs)
+
+
+def _joined(result: Plan, other: Plan, columns: Sequence[str], pending: list[Scalar]) -> tuple[Plan, list[Scalar]]:
+    """result ⋈ other with every conjunct that can be applied now; signed counts multiply."""
+    have = set(result.columns) | set(columns)
+    ready, others = _split(pending, have)
+    signed = COUNT in other.columns
+    if signed:
+        other = Project(other, (*((c, column(c)) for c in columns), (OTHER, column(COUNT))))
+    joined: Plan = Join((result, other), conjunction(ready))
+    outputs = tuple((c, column(c)) for c in (*result.columns[:-1], *columns))
+    count = product(column(COUNT), column(OTHER)) if signed else column(COUNT)
+    return Project(joined, (*outputs, (COUNT, count))), others
+
+
+def _equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
+    """For each column, the columns that the condition makes equal to it.
+
+    >>> from sqlglot import parse_one
+    >>> sorted(_equivalences(parse_one('a = b AND b = c'))['a'])
+    ['a', 'b', 'c']
+    """
+    classes: list[set[str]] = []
+    for part in conjuncts(condition):
+        pair = set(equated_columns(part) or ())
+        if pair:
+            classes = [c for c in classes if not c & pair] + [pair.union(*(c for c in classes if c & pair))]
+    return {name: frozenset(c) for c in classes for name in c}

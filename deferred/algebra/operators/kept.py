@@ -1,0 +1,118 @@
+"""E with its rows kept in a support table, each once with its count, for nodes that must read all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT, bigint
+from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
+from deferred.algebra.operators.filter import Filter
+from deferred.algebra.operators.project import counted
+from deferred.algebra.operators.restrict import Restrict
+from deferred.algebra.operators.signed import Net, Repeat
+from deferred.algebra.operators.temporary import Stored
+from deferred.algebra.operators.union_all import united
+from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.program import Upkeep
+from deferred.algebra.scalar import Scalar, column
+from deferred.algebra.strategy import Keeping, Strategy
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.unnest import Bindings, Unnesting
+
+
+@dataclass(frozen=True)
+class KeptValues(Keeping):
+    """Rows with their counts in a support table: a change updates the counts, and both states are read there."""
+
+    name: ClassVar[str] = "kept values"
+    support: str
+
+    def contents(self, node: Kept) -> Plan:
+        return Net(counted(node.child), node.bitwise)
+
+    def past(self, node: Kept, keys: Keys | None) -> Plan:
+        return Repeat(looked_up(node.stored, keys))
+
+    def present(self, node: Kept, d: Differentiator, keys: Keys | None) -> Plan:
+        return Repeat(rows_at_new_cut(d, node, node.stored, keys))
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Unary):
+    """E with its rows kept: of the base tables only the changes are read, even if E is a join of many tables.
+
+    `bitwise` has the types of the columns in which SQL equates different values; their texts are kept beside them.
+    """
+
+    kept: KeptValues
+    bitwise: Mapping[str, str] = field(default_factory=dict)
+
+    row_by_row = False
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return ()
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (frozenset(self.columns),)
+
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        return self.with_children(children)
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(E), netted. The kept counts are updated by it, and rows whose count becomes zero are removed."""
+        change = d.delta(self.child)
+        if change is None:
+            return None
+        change = d.shared(Net(change, self.bitwise))
+        touched = looked_up(self.stored, Keys.same(change, self.columns))
+        both = united([touched, change], self.stored.columns)
+        rows = d.shared(Filter(Net(both, self.bitwise), exp.GT(this=column(COUNT), expression=bigint(0))))
+        d.supports[self.kept.support] = Upkeep(rows, keys_gone(change, rows, self.columns), self.columns)
+        return change
+
+    def restricted(self, keys: Keys) -> Plan:
+        return Restrict(self, keys)
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.kept
+
+    def reads(self, labels: Labels) -> str:
+        read = self.columns[: len(self.columns) - len(self.bitwise)]  # without the texts beside them
+        return f"the changed rows, and the kept counts of their values ({labels.columns(read)})"
+
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        raise u.unsupported("kept values")
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.linear(self)
+
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {}
+
+    def notation(self, labels: Labels) -> str:
+        return labels.text(self.child)
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        return e(self.child)
+
+    def sql(self, w: Writer) -> exp.Query:
+        return w.query(self.child)
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(self.kept.support, (*self.columns, COUNT), self.columns)

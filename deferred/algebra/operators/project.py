@@ -1,0 +1,120 @@
+"""Π: one expression per output column. Linear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra import bags
+from deferred.algebra.bags import COUNT, bigint
+from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.scalar import Scalar, column, is_column, negated
+from deferred.algebra.strategy import LINEAR, Strategy
+
+if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.unnest import Bindings, Unnesting
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Unary):
+    """Π: one expression per output column; keeps duplicates."""
+
+    outputs: tuple[tuple[str, Scalar], ...]
+
+    row_by_row = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.outputs)
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return tuple(e for _, e in self.outputs)
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        """A key of E, if all its columns pass through as they are."""
+        below = self.child.unique_key
+        if below is None:
+            return None
+        passed = {e.name: out for out, e in self.outputs if is_column(e)}
+        return tuple(passed[c] for c in below) if set(below) <= passed.keys() else None
+
+    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (used(*(e for _, e in needed_outputs(self.outputs, needed))),)
+
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        (child,) = children
+        return Project(child, needed_outputs(self.outputs, needed))
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Δ(Π(E)) = Π(Δ(E)), counts carried along: Figure 2's rule for Π, both signs at once."""
+        change = d.delta(self.child)
+        return None if change is None else Project(change, (*self.outputs, (COUNT, column(COUNT))))
+
+    def restricted(self, keys: Keys) -> Plan:
+        """Π(E) ⋉ K = Π(E ⋉ K), with the expressions of Π in place of its columns."""
+        below = keys.through(dict(self.outputs))
+        assert below is not None
+        return Project(self.child.restricted(below), self.outputs)
+
+    @property
+    def strategy(self) -> Strategy:
+        return LINEAR
+
+    def reads(self, labels: Labels) -> str:
+        return "the changed rows"
+
+    def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
+        child, values = u.plan(self.child)
+        outputs = tuple((name, u.put(e, values)) for name, e in self.outputs)
+        return Project(child, (*outputs, *u.kept(values))), values
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.linear(self)
+
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {out: labels.computed(out, expression) for out, expression in self.outputs}
+
+    def notation(self, labels: Labels) -> str:
+        return f"Π[{labels.outputs(self.outputs)}]({labels.text(self.child)})"
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        outputs = [e.value(expression, self.child.columns) for _, expression in self.outputs]
+        return e.mapped(e(self.child), lambda row: tuple(output(row) for output in outputs))
+
+    def sql(self, w: Writer) -> exp.Query:
+        outputs = [bags.alias(w.scalar(e), name) for name, e in self.outputs]
+        return bags.select(outputs, w.below(self.child, "q"))
+
+
+def needed_outputs(outputs: tuple[tuple[str, Scalar], ...], needed: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+    """The outputs that are needed, or the first one if none is."""
+    return tuple(o for o in outputs if o[0] in needed) or outputs[:1]
+
+
+def pick(plan: Plan, names: Sequence[str]) -> Plan:
+    """The given columns of a plan, in that order."""
+    return plan if tuple(names) == plan.columns else Project(plan, tuple((c, column(c)) for c in names))
+
+
+def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """The columns of a plan that `names` lists, under the names that it gives."""
+    return Project(plan, tuple((new, column(old)) for old, new in names.items()))
+
+
+def counted(plan: Plan, times: int = 1) -> Plan:
+    """A plain bag as a signed one, every row `times` times."""
+    return Project(plan, (*((c, column(c)) for c in plan.columns), (COUNT, bigint(times))))
+
+
+def minus(change: Plan) -> Plan:
+    """A signed bag with its signs reversed."""
+    return Project(change, (*((c, column(c)) for c in change.columns[:-1]), (COUNT, negated(column(COUNT)))))

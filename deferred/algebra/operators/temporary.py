@@ -1,0 +1,74 @@
+"""The results of earlier steps, and the rows of support tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra import bags
+from deferred.algebra.operators.restrict import Restrict
+from deferred.algebra.plan import Derived, Keys, Leaf, Plan, Writer
+from deferred.algebra.scalar import Scalar
+
+if TYPE_CHECKING:
+    from deferred.algebra.notation import Labels
+    from deferred.algebra.paper.evaluate import Bag, Evaluation
+
+
+@dataclass(frozen=True, eq=False)
+class Temporary(Derived, Leaf):
+    """A temporary result that an earlier step of the program has computed."""
+
+    name: str
+    ids: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.ids
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return ()
+
+    def restricted(self, keys: Keys) -> Plan:
+        return Restrict(self, keys)
+
+    def notation(self, labels: Labels) -> str:
+        return self.name
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        return e.temporaries[self.name]
+
+    def sql(self, w: Writer) -> exp.Query:
+        return bags.select(map(bags.column, self.columns), w.temporary(self.name))
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Derived, Leaf):
+    """The rows of a support table, as they are at s_i; `keys` tell its rows apart, none where it moves as a whole."""
+
+    name: str
+    ids: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.ids
+
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return ()
+
+    def restricted(self, keys: Keys) -> Plan:
+        return Restrict(self, keys)
+
+    def notation(self, labels: Labels) -> str:
+        return self.name
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        return e.picked(e.supports[self.name], self.ids)
+
+    def sql(self, w: Writer) -> exp.Query:
+        return w.newest(self, bags.select(map(bags.column, w.held(self)), w.stored(self.name)))

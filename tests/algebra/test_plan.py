@@ -1,0 +1,104 @@
+"""What every node must say about itself: a class that leaves out a part cannot be imported."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+from sqlglot import exp
+
+from deferred.algebra import operators
+from deferred.algebra.bags import COUNT
+from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Scan, Stored, Temporary
+from deferred.algebra.operators.signed import Summed
+from deferred.algebra.plan import PARTS, Derived, Keys, Leaf, Plan, Unary, free, transformed
+from deferred.algebra.scalar import column
+
+SHARED = {Leaf, Unary, Derived}
+"""Bases of operators, none of them an operator."""
+
+for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
+    importlib.import_module(module.name)
+
+
+def subclasses(of: type[Plan]) -> list[type[Plan]]:
+    return [c for direct in of.__subclasses__() for c in (direct, *subclasses(direct))]
+
+
+OPERATORS = sorted(
+    {c for c in subclasses(Plan) if c not in SHARED and c.__module__.startswith("deferred.")}, key=lambda c: c.__name__
+)
+R = Scan("R", ("a", "b"), ("x", "y"))
+
+
+def stated(*without: str) -> dict[str, Any]:
+    """The body of a class that says everything but some parts."""
+    parts = {part: property(lambda self: None) for part in PARTS}
+    return {name: value for name, value in {**parts, "row_by_row": True}.items() if name not in without}
+
+
+@pytest.mark.parametrize("part", [*PARTS, "row_by_row"])
+def test_an_operator_that_forgets_a_part_cannot_be_imported(part: str) -> None:
+    with pytest.raises(TypeError, match=rf"^The operator Forgetful does not define {part}\.$"):
+        type("Forgetful", (Plan,), stated(part))
+
+
+def test_all_forgotten_parts_are_named_at_once() -> None:
+    with pytest.raises(TypeError, match=r"does not define delta, notation, row_by_row\.$"):
+        type("Forgetful", (Plan,), stated("notation", "delta", "row_by_row"))
+
+
+def test_an_operator_that_says_everything_is_accepted() -> None:
+    assert type("Complete", (Plan,), stated()).row_by_row
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_states_every_part(operator: type[Plan]) -> None:
+    assert not operator.__abstractmethods__
+    assert isinstance(operator.row_by_row, bool)
+    assert operator.__module__.startswith(operators.__name__), "an operator has a file in operators"
+    assert operator.__doc__
+
+
+DERIVED = (
+    Change("R", ("a",), ("x",)),
+    Net(Change("R", ("a",), ("x",))),
+    Repeat(Net(Change("R", ("a",), ("x",)))),
+    Restrict(R, Keys.same(R, ["x"])),
+    Stored("support1", ("x",), ()),
+    Summed(Change("R", ("a",), ("x",)), (COUNT,)),
+    Temporary("step1", ("x",)),
+)
+
+
+def test_these_are_the_derived_nodes() -> None:
+    assert {type(plan) for plan in DERIVED} == {c for c in OPERATORS if issubclass(c, Derived)}
+
+
+@pytest.mark.parametrize("plan", DERIVED, ids=lambda plan: type(plan).__name__)
+@pytest.mark.parametrize(
+    ("part", "arguments"),
+    [("pruned", ((), frozenset())), ("delta", (None,)), ("reads", (None,)), ("unnested", (None,))],
+)
+def test_derived_nodes_say_that_no_query_contains_them(plan: Plan, part: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=f"^{type(plan).__name__} occurs only in derived plans, so it has no "):
+        getattr(plan, part)(*arguments)
+    assert plan.strategy.name == "derived"
+    assert plan.unique_key is None
+
+
+def test_a_shared_plan_is_walked_and_transformed_once() -> None:
+    seen = []
+    both = operators.UnionAll((R, R), ("p", "q"))
+    assert list(both.walk()) == [both, R]
+    changed = transformed(both, lambda node: seen.append(node) or node)
+    assert changed is both
+    assert seen == [R, both]
+
+
+def test_free_columns_are_read_and_made_by_nothing_below() -> None:
+    condition = exp.EQ(this=column("x"), expression=column("outer"))
+    assert free(Filter(R, condition)) == {"outer"}
+    assert not free(R)
