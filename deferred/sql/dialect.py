@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from sqlglot import exp, parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token
 
-from deferred.algebra.delta import coarse
 from deferred.errors import InvalidSQLError
+from deferred.sql.outside import refuse_outside
 
 
 class ViewSQL(Spark):
@@ -20,15 +23,18 @@ class ViewSQL(Spark):
     kept verbatim cannot change its meaning on the way.
     """
 
-    NORMALIZE_FUNCTIONS: bool | str = False  # a function keeps the name that its user wrote
+    NORMALIZE_FUNCTIONS: bool | str = False  # a function keeps its name as written
 
     class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
         FUNCTIONS: ClassVar[dict[str, object]] = {}
-        # Only calls with a syntax of their own are parsed as more than a name with arguments.
+        # Only calls with special syntax are parsed as more than a name with arguments.
         FUNCTION_PARSERS: ClassVar[dict[str, object]] = {
-            name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items()
+            name: parser
+            for name, parser in Spark.Parser.FUNCTION_PARSERS.items()
             if name in {"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "TRIM", "SUBSTRING", "SUBSTR"}
-            or "JOIN" in name or "BROADCAST" in name}
+            or "JOIN" in name
+            or "BROADCAST" in name
+        }
 
 
 UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff"})
@@ -36,11 +42,13 @@ UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "date
 
 _PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`|[rR]'[^']*'|[rR]"[^"]*"|"""
-    r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+    r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""",
+    re.DOTALL,
+)
 
 
 def quotes_escaped(sql: str) -> str:
-    r"""The text with a quote that is doubled inside a string written with a backslash, which means the same to Spark.
+    r"""The text with a quote that is doubled inside a string escaped with a backslash, which means the same to Spark.
 
     >>> quotes_escaped("SELECT 'it''s', `a''b`, 'x' -- it''s")
     "SELECT 'it\\'s', `a''b`, 'x' -- it''s"
@@ -56,32 +64,91 @@ def quotes_escaped(sql: str) -> str:
     return _PIECES.sub(piece, sql) if "''" in sql or '""' in sql else sql
 
 
-def parse_statement(sql: str, verbatim: bool = False) -> exp.Expr:
-    """The one statement in a text; the error says where the text stops making sense.
+LONGEST = 500_000
+"""Characters of a text; more would keep the parser busy for minutes."""
 
-    `verbatim` keeps the positions of the text exact, at the price of string literals, which may come in pieces.
+
+def check_length(sql: str) -> None:
+    """Refuse a text that nobody has written."""
+    if len(sql) > LONGEST:
+        raise InvalidSQLError(
+            f"The SQL has {len(sql):,} characters; at most {LONGEST:,} are taken. Put data into a table."
+        )
+
+
+@contextmanager
+def shallow() -> Iterator[None]:
+    """Refuses what is nested deeper than Python recurses."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidSQLError("The SQL is nested too deeply; split it with WITH.") from None
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Refuses what the parser cannot take apart."""
+    try:
+        with shallow():
+            yield
+    except TokenError as error:
+        raise InvalidSQLError(f"The SQL does not parse: {str(error).splitlines()[0].rstrip('. ')}.") from None
+    except IndexError:  # the tokenizer reads past the end
+        raise InvalidSQLError("The SQL does not parse: a comment or a quote is left open.") from None
+
+
+def tokens(sql: str) -> list[Token]:
+    """The words of a text."""
+    check_length(sql)
+    with readable():
+        return list(ViewSQL().tokenize(sql))
+
+
+def seen(sql: str) -> str:
+    r"""The text with a blank for everything that the parser passes over: comments, and unusual spaces.
+
+    Spark reads some comments differently (a backslash before the end of a line continues one), so a text could have a
+    part that only one of the two sees. Lines and columns stay as they are.
+
+    >>> seen("SELECT a -- b \\\nFROM t /* c */ WHERE s = '--'")
+    "SELECT a       \nFROM t         WHERE s = '--'"
+    >>> seen("VALUES (-0.5D, 10L)")
+    'VALUES (-0.5D, 10L)'
+    """
+    pieces: list[str] = []
+    end = 0
+    for token in tokens(sql):
+        if token.start < end:
+            continue  # a number with its type is several tokens in one place
+        pieces += [re.sub(r"[^\n]", " ", sql[end : token.start]), sql[token.start : token.end + 1]]
+        end = token.end + 1
+    return "".join(pieces) + re.sub(r"[^\n]", " ", sql[end:])
+
+
+def parse_statement(sql: str, verbatim: bool = False) -> exp.Expr:
+    """Returns the one statement in a text; a syntax error is reported with its line and column.
+
+    `verbatim` keeps the positions of the text exact; a string literal with doubled quotes may then come in pieces.
     """
     if not isinstance(sql, str):
         raise InvalidSQLError(f"SQL text is expected, not {type(sql).__name__}.")
+    check_length(sql)
     try:
-        statements = [s for s in parse(sql if verbatim else quotes_escaped(sql), dialect=ViewSQL) if s is not None]
+        with readable():
+            statements = [s for s in parse(sql if verbatim else quotes_escaped(sql), dialect=ViewSQL) if s is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         near = f", near {first['highlight']!r}" if first.get("highlight") else ""
         what = str(first.get("description") or error).rstrip(". ")
         raise InvalidSQLError(f"The SQL does not parse{where}{near}: {what}.") from None
-    except TokenError as error:
-        raise InvalidSQLError(f"The SQL does not parse: {str(error).splitlines()[0].rstrip('. ')}.") from None
-    except RecursionError:
-        raise InvalidSQLError("The SQL is nested too deeply to be parsed; split it with WITH.") from None
     if len(statements) != 1:
         raise InvalidSQLError(f"Exactly one SQL statement is expected, {len(statements)} were given.")
     return _with_subqueries(_with_units(statements[0]))
 
 
 def _with_units(statement: exp.Expr) -> exp.Expr:
-    """Words for units of time are no columns."""
+    """Units of time are keywords, not columns."""
     for call in statement.find_all(exp.Anonymous):
         first = call.expressions[0] if len(call.expressions) == 3 else None
         if str(call.this).lower() in UNITS and isinstance(first, exp.Column) and len(first.parts) == 1:
@@ -109,7 +176,8 @@ def parse_query(sql: str) -> exp.Query:
     """The query of a view."""
     statement = parse_statement(sql)
     while isinstance(statement, (exp.Paren, exp.Subquery)) and not any(
-            value for name, value in statement.args.items() if name != "this"):
+        value for name, value in statement.args.items() if name != "this"
+    ):
         statement = statement.this
     if not isinstance(statement, exp.Query):
         raise InvalidSQLError(f"A view is defined by a query (SELECT …); this is {statement.key.upper()}.")
@@ -125,16 +193,71 @@ def parse_scalar(text: str) -> exp.Expr:
     statement = parse_statement(f"SELECT {text}")
     arguments = {name for name, value in statement.args.items() if value} - {"expressions", "kind"}
     if not isinstance(statement, exp.Select) or len(statement.expressions) != 1 or arguments:
-        raise InvalidSQLError(f"One SQL expression is expected; this is more than one: {text}")
+        raise InvalidSQLError(f"One SQL expression is expected; this is more than one: {text}.")
     expression = statement.expressions[0]
     if isinstance(expression, (exp.Alias, exp.Star)):
-        raise InvalidSQLError(f"A plain SQL expression is expected, without alias or star: {text}")
+        raise InvalidSQLError(f"A plain SQL expression is expected, without alias or star, not {text}.")
     return expression
 
 
 def text(expression: exp.Expr) -> str:
-    """An expression as Spark SQL."""
-    return expression.sql(dialect=ViewSQL)
+    """An expression as Spark SQL.
+
+    >>> text(exp.Mul(this=parse_scalar("a + b"), expression=exp.Literal.number(2)))
+    '(a + b) * 2'
+    """
+    return parenthesised(expression.copy()).sql(dialect=ViewSQL, copy=False)
+
+
+COMPARISONS = (
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.In, exp.Between),
+)
+
+BINDING: dict[type[exp.Expr], int] = {
+    kind: strength
+    for strength, kinds in enumerate(
+        (
+            (exp.Or,),
+            (exp.And,),
+            (exp.Not,),
+            COMPARISONS,
+            (exp.BitwiseOr,),
+            (exp.BitwiseXor,),
+            (exp.BitwiseAnd,),
+            (exp.BitwiseLeftShift, exp.BitwiseRightShift),
+            (exp.Add, exp.Sub, exp.DPipe),
+            (exp.Mul, exp.Div, exp.Mod, exp.IntDiv),
+            (exp.Neg, exp.BitwiseNot),
+        )
+    )
+    for kind in kinds
+}
+"""How strongly Spark's operators bind their operands."""
+
+
+def parenthesised(tree: exp.Expr) -> exp.Expr:
+    """The tree with every operand in parentheses that would otherwise be read as part of something else.
+
+    Trees are put together from pieces, so what a tree means must not depend on how its pieces were written: all SQL is
+    written out through here. The tree is changed in place.
+
+    >>> text(parse_scalar("ts - INTERVAL 1 DAY 2 HOURS"))
+    "ts - (INTERVAL '1' DAY + INTERVAL '2' HOURS)"
+    """
+    for node in list(tree.walk()):
+        strength = BINDING.get(type(node))
+        if strength is None:
+            continue
+        for key, operand in [(k, v) for k, v in node.args.items() if isinstance(v, exp.Expr)]:
+            theirs = BINDING.get(type(operand))
+            if theirs is None or theirs > strength:
+                continue
+            # Operators of one strength are read from left to right; comparisons may not follow each other.
+            leftmost = theirs == strength and key == "this" and isinstance(node, exp.Binary)
+            if not leftmost or isinstance(node, COMPARISONS):
+                node.set(key, exp.Paren(this=operand))
+    return tree
 
 
 def quoted(name: str) -> str:
@@ -146,21 +269,6 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def told_apart(name: str, type_: str) -> list[str]:
-    """What to group by so that different values of a column stay apart, and each keeps the form it has.
-
-    >>> told_apart("`x`", "int"), told_apart("`x`", "double")
-    (['`x`'], ['`x`', 'CAST(`x` AS STRING)'])
-    """
-    if not coarse(type_):
-        return [name]
-    text_ = f"CAST({name} AS STRING)"
-    # Spark sorts the entries of what it groups by.
-    if type_.lower().startswith("map<"):
-        return [f"MAP_ENTRIES({name})", text_]
-    return [text_] if "map<" in type_.lower() else [name, text_]
-
-
 def literal(value: str) -> str:
     r"""A string literal for Spark, whatever it contains.
 
@@ -168,3 +276,52 @@ def literal(value: str) -> str:
     "'it\\'s \\\\ here'"
     """
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def delta_table(path: str, version: int | None = None) -> exp.Table:
+    """A Delta table by its path, at a version.
+
+    >>> text(delta_table("/tables/sales", 3))
+    'delta.`/tables/sales` VERSION AS OF 3'
+    """
+    pinned = (
+        None if version is None else exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version))
+    )
+    return exp.Table(this=exp.to_identifier(path, quoted=True), db=exp.to_identifier("delta"), version=pinned)
+
+
+def parquet_files(folder: str) -> exp.Table:
+    """The rows of the Parquet files in a folder.
+
+    >>> text(parquet_files("/staged/1"))
+    'parquet.`/staged/1`'
+    """
+    return exp.Table(this=exp.to_identifier(folder, quoted=True), db=exp.to_identifier("parquet"))
+
+
+def verbatim(sql: str) -> exp.Expr:
+    """SQL text that is written out unchanged, as part of a tree, such as a user's query.
+
+    >>> text(exp.select("*").from_(exp.Subquery(this=verbatim("SELECT 1 /* one */"), alias="q")))
+    'SELECT * FROM (SELECT 1 /* one */) AS q'
+    """
+    return exp.Var(this=sql)
+
+
+def own_scalar(sql: str) -> exp.Expr:
+    """A user's expression in the user's own words, after a check that it is one expression.
+
+    >>> text(exp.Where(this=own_scalar("ts < now() - INTERVAL 1 DAY 2 HOURS")))
+    'WHERE (ts < now() - INTERVAL 1 DAY 2 HOURS)'
+    """
+    refuse_outside(parse_scalar(sql))
+    return verbatim(f"({seen(sql).strip()})")
+
+
+def cast(value: exp.Expr, type_: str) -> exp.Expr:
+    """CAST to a type by the name that Spark gives it, whether or not sqlglot knows it.
+
+    >>> text(cast(exp.column("a"), "string collate UTF8_LCASE"))
+    'CAST(a AS string collate UTF8_LCASE)'
+    """
+    return exp.Cast(this=value, to=exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=type_))

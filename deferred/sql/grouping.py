@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.group import Aggregate
-from deferred.algebra.join import Join
-from deferred.algebra.plan import Filter, Plan, Project, UnionAll
-from deferred.algebra.scalar import Scalar, column, columns_of, is_bound, rewrite
-from deferred.algebra.sets import Distinct
+from deferred.algebra.aggregates.calls import aggregate_of, is_aggregate, name_of
+from deferred.algebra.operators import Aggregate, Distinct, Filter, Join, Project, UnionAll
+from deferred.algebra.plan import Plan, free
+from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, rewrite
 from deferred.errors import InvalidSQLError
-from deferred.sql import subquery, windowing
-from deferred.sql.dialect import parse_scalar, text
-from deferred.sql.functions import (
-    COLLECTING,
-    is_aggregate,
-    name_of,
-    ordered_away,
-)
+from deferred.sql import windowing
+from deferred.sql.dialect import text
+from deferred.sql.functions import hides_order
+from deferred.sql.order_free import order_free
 from deferred.sql.refusing import refuse_arguments
+from deferred.sql.scope import Aliases, alias_of
+from deferred.sql.templates import fill
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
 
-INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
-FLOATING = frozenset({"float", "double"})
 
-
-def grouped(binder: Binder, node: exp.Select, source: Relation,
-            items: Sequence[tuple[str, exp.Expr]]) -> tuple[Plan, list[Scalar]]:
+def grouped(
+    binder: Binder, node: exp.Select, source: Relation, items: Sequence[tuple[str, exp.Expr]]
+) -> tuple[Plan, list[Scalar]]:
     """SELECT … GROUP BY … HAVING … as σ(γ(Π(source))): keys are computed below γ, expressions above it.
 
-    Answers the plan and SELECT's expressions over its columns.
+    Returns the plan and SELECT's expressions over its columns.
     """
     resolved = binder.resolve_items(items, source.scope)
     keys, sets = _keys(binder, node, source, items, resolved)
     having = node.args.get("having")
-    aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True) if name}
+    aliases = named(items, resolved)
     asked = [] if having is None else [binder.scalar(_without_subqueries(having.this), source.scope, "HAVING", aliases)]
     if any(is_aggregate(part) for key in keys for part in key.walk()):
         raise InvalidSQLError("GROUP BY may not contain an aggregate.")
@@ -62,6 +56,8 @@ def grouped(binder: Binder, node: exp.Select, source: Relation,
     pending = set(binder.pending)
 
     def above(part: Scalar) -> Scalar | None:
+        if isinstance(part, exp.Window):
+            return windowing.rewritten_inside(part, lambda inner: rewrite(inner, above))
         mark = _grouping_mark(part, keys, marks)
         if mark is not None:
             return mark
@@ -73,28 +69,55 @@ def grouped(binder: Binder, node: exp.Select, source: Relation,
                 return column(name)
         return None
 
+    def lifted_in_having(expression: Scalar) -> Scalar:
+        """The same for HAVING, where a column that is not grouped gives way to an alias of its name."""
+        named_by = {f.id: f.name for f in source.scope.fields}
+
+        def replace(part: Scalar) -> Scalar | None:
+            found = above(part)
+            if found is not None or not isinstance(part, exp.Column) or part.name not in named_by:
+                return found
+            value = alias_of(exp.column(named_by[part.name]), aliases)
+            return None if value is None else lifted(value)
+
+        return lifted(rewrite(expression, replace))
+
     def lifted(expression: Scalar) -> Scalar:
+        """An expression over the columns of γ, in place of the columns of its input."""
         result = rewrite(expression, above)
         stray = sorted(columns_of(result) - set(plan.columns) - pending - set(binder.pending))
         if stray:
             names = [f.name for f in source.scope.fields if f.id == stray[0]]
-            raise InvalidSQLError(f"Column {names[0] if names else stray[0]} is neither in GROUP BY nor inside an "
-                                  f"aggregate; add it to GROUP BY, or aggregate it.")
+            raise InvalidSQLError(
+                f"Column {names[0] if names else stray[0]} is neither in GROUP BY nor inside an "
+                f"aggregate; add it to GROUP BY, or aggregate it."
+            )
         return result
 
     result = [lifted(e) for e in resolved]
     waiting, binder.pending = binder.pending, {}
-    filtered = plan if having is None else binder.where(plan, source.scope, having.this, "HAVING", lifted, aliases)
+    filtered = (
+        plan if having is None else binder.where(plan, source.scope, having.this, "HAVING", lifted_in_having, aliases)
+    )
     binder.pending = waiting
-    return binder.attached(filtered), result
+    return binder.with_subqueries(filtered), result
+
+
+def named(items: Sequence[tuple[str, exp.Expr]], resolved: Sequence[Scalar]) -> dict[str, list[Scalar]]:
+    """What the aliases of a SELECT list stand for."""
+    found: dict[str, list[Scalar]] = {}
+    for (name, _), expression in zip(items, resolved, strict=True):
+        if name:
+            found.setdefault(name.casefold(), []).append(expression)
+    return found
 
 
 def _aggregated(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence[tuple[str, Scalar]]) -> Plan:
-    """γ, where a total over distinct values is apart: γ_{f(DISTINCT x)}(E) = γ_{f(x)}(ε(Π_x(E))) can be counted.
+    """γ, with each total over distinct values as a γ of its own, which can be counted.
 
-    Totals are one row each, so a product puts them together.
+    γ_{f(DISTINCT x)}(E) = γ_{f(x)}(ε(Π_x(E))). Totals are one row each, so a product combines them.
     """
-    correlated = bool(subquery.free(child))
+    correlated = bool(free(child))
     together: list[tuple[str, Scalar]] = []
     apart: list[tuple[tuple[list[Scalar], Scalar | None], list[tuple[str, Scalar]]]] = []
     for name, call in calls:
@@ -110,7 +133,7 @@ def _aggregated(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequenc
     plans = [_aggregate(binder, child, keys, together)] if together or not apart else []
     for (chosen, where), group in apart:
         types = binder.types.of(chosen, binder.column_types)
-        ids = [binder.typed(type_) for type_ in types]
+        ids = [binder.new_column(type_) for type_ in types]
         rows = child if where is None else Filter(child, where)
         inner = Distinct(Project(rows, tuple(zip(ids, chosen, strict=True))))
         plans.append(_aggregate(binder, inner, (), [(name, _over(call, ids)) for name, call in group]))
@@ -118,7 +141,10 @@ def _aggregated(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequenc
 
 
 def _aggregate(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence[tuple[str, Scalar]]) -> Plan:
-    outputs = [(name, stable(binder, call)) for name, call in calls]
+    outputs = [(name, order_free(call, binder.type_of)) for name, call in calls]
+    for (_, call), (_, form) in zip(calls, outputs, strict=True):
+        if form != call:
+            binder.choices[str(next(filter(None, map(name_of, call.walk())))).upper()] = None
     types = binder.types.of([e for _, e in outputs], binder.column_types, list(keys) or None)
     binder.column_types.update({name: t for (name, _), t in zip(outputs, types, strict=True)})
     return Aggregate(child, tuple(keys), tuple(outputs))
@@ -127,9 +153,14 @@ def _aggregate(binder: Binder, child: Plan, keys: Sequence[str], calls: Sequence
 def _distinct_values(call: Scalar) -> tuple[list[Scalar], Scalar | None] | None:
     """The values and the FILTER of f(DISTINCT …), None for any other call."""
     inner = call.this if isinstance(call, exp.Filter) else call
+    function = aggregate_of(inner)
     arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
-    if name_of(inner) not in ("count", "sum", "avg", "mean", "min", "max") or len(arguments) != 1 or \
-            not isinstance(arguments[0], exp.Distinct):
+    if (
+        function is None
+        or not function.distinct_apart
+        or len(arguments) != 1
+        or not isinstance(arguments[0], exp.Distinct)
+    ):
         return None
     return list(arguments[0].expressions), call.expression.this if isinstance(call, exp.Filter) else None
 
@@ -139,30 +170,48 @@ def _over(call: Scalar, ids: Sequence[str]) -> Scalar:
     inner = call.this if isinstance(call, exp.Filter) else call
     value: Scalar = column(ids[0])
     if len(ids) > 1:
-        missing = parse_scalar("CASE WHEN " + " AND ".join(f"`{i}` IS NOT NULL" for i in ids) + " THEN 1 END")
-        value = rewrite(missing, lambda part: column(part.name) if isinstance(part, exp.Column) else None)
+        known = conjunction(exp.Not(this=exp.Is(this=column(i), expression=exp.Null())) for i in ids)
+        value = exp.Case(ifs=[exp.If(this=known, true=exp.Literal.number(1))])
     return exp.Anonymous(this=inner.this, expressions=[value])
 
 
 def _without_subqueries(condition: exp.Expr) -> exp.Expr:
-    """A condition with NULL for its subqueries: enough to see which aggregates it asks for."""
-    return rewrite(condition, lambda part: exp.Null() if isinstance(part, (exp.Query, exp.Subquery, exp.Exists)) else
-                   part.this if isinstance(part, exp.In) and part.args.get("query") else None)
+    """A condition with NULL in place of its subqueries, to find the aggregates that it contains."""
+    return rewrite(
+        condition,
+        lambda part: (
+            exp.Null()
+            if isinstance(part, (exp.Query, exp.Subquery, exp.Exists))
+            else part.this
+            if isinstance(part, exp.In) and part.args.get("query")
+            else None
+        ),
+    )
 
 
-def _keys(binder: Binder, node: exp.Select, source: Relation, items: Sequence[tuple[str, exp.Expr]],
-          resolved: Sequence[Scalar]) -> tuple[list[Scalar], list[list[int]] | None]:
+def _keys(
+    binder: Binder,
+    node: exp.Select,
+    source: Relation,
+    items: Sequence[tuple[str, exp.Expr]],
+    resolved: Sequence[Scalar],
+) -> tuple[list[Scalar], list[list[int]] | None]:
     """GROUP BY's expressions: columns, ordinals, aliases, ALL; and its grouping sets as positions, if it has any."""
     group = node.args.get("group")
     if group is None:
         return [], None
     refuse_arguments(group, {"expressions", "all", "rollup", "cube", "grouping_sets"})
     listed = group.expressions
-    if group.args.get("all") or (len(listed) == 1 and isinstance(listed[0], exp.Column) and len(listed[0].parts) == 1
-                                 and listed[0].name.casefold() == "all" and source.scope.resolve(listed[0]) is None):
+    if group.args.get("all") or (
+        len(listed) == 1
+        and isinstance(listed[0], exp.Column)
+        and len(listed[0].parts) == 1
+        and listed[0].name.casefold() == "all"
+        and source.scope.resolve(listed[0]) is None
+    ):
         found = [e for e in resolved if not calls_in(e) and not list(e.find_all(exp.Window))]
         return list(dict.fromkeys(found)), None
-    aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True) if name}
+    aliases = {name: found[:1] for name, found in named(items, resolved).items()}
     keys: list[Scalar] = []
 
     def position(expression: exp.Expr) -> int:
@@ -195,8 +244,11 @@ def _sets(clause: exp.Expr, position: Callable[[exp.Expr], int]) -> list[list[in
     >>> _sets(rollup, lambda e: "ab".index(e.name))
     [[0, 1], [0], []]
     """
-    elements = [[position(e) for e in _elements(item)] for item in clause.expressions
-                if not isinstance(clause, exp.GroupingSets)]
+    elements = [
+        [position(e) for e in _elements(item)]
+        for item in clause.expressions
+        if not isinstance(clause, exp.GroupingSets)
+    ]
     if isinstance(clause, exp.Rollup):
         return [_joined(elements[:n]) for n in range(len(elements), -1, -1)]
     if isinstance(clause, exp.Cube):
@@ -221,8 +273,9 @@ def _elements(item: exp.Expr) -> list[exp.Expr]:
     return [item.this] if isinstance(item, exp.Paren) else [item]
 
 
-def _key(binder: Binder, expression: exp.Expr, source: Relation, resolved: Sequence[Scalar],
-         aliases: Mapping[str, Scalar]) -> Scalar:
+def _key(
+    binder: Binder, expression: exp.Expr, source: Relation, resolved: Sequence[Scalar], aliases: Aliases
+) -> Scalar:
     if isinstance(expression, exp.Literal) and expression.is_int:
         position = int(expression.this)
         if not 1 <= position <= len(resolved):
@@ -235,14 +288,15 @@ def _key(binder: Binder, expression: exp.Expr, source: Relation, resolved: Seque
     return key
 
 
-def _expanded(binder: Binder, below: Plan, key_ids: Sequence[str],
-              sets: Sequence[Sequence[int]]) -> tuple[Plan, list[str], dict[str, Scalar]]:
-    """Every row once a grouping set, with NULL for the keys that the set leaves out, and the set's number.
+def _expanded(
+    binder: Binder, below: Plan, key_ids: Sequence[str], sets: Sequence[Sequence[int]]
+) -> tuple[Plan, list[str], dict[str, Scalar]]:
+    """Every row once per grouping set, with NULL for the keys that the set leaves out, and the set's number.
 
-    As Spark has it: groups of different sets stay apart by their number, and GROUPING_ID is read off it.
+    As in Spark, the number keeps groups of different sets separate, and GROUPING_ID is read from the mask.
     """
-    copies = [binder.like(k) for k in key_ids]
-    mask, number = binder.typed("bigint"), binder.typed("int")
+    copies = [binder.column_like(k) for k in key_ids]
+    mask, number = binder.new_column("bigint"), binder.new_column("int")
     inputs = []
     for position, chosen in enumerate(sets):
         outputs: list[tuple[str, Scalar]] = [(c, column(c)) for c in below.columns]
@@ -261,41 +315,36 @@ def _expanded(binder: Binder, below: Plan, key_ids: Sequence[str],
 
 
 def _grouping_mark(part: Scalar, keys: Sequence[Scalar], marks: Mapping[str, Scalar]) -> Scalar | None:
-    """GROUPING_ID() and GROUPING(key), read off the mask of the grouping set."""
+    """GROUPING_ID() and GROUPING(key), read from the mask of the grouping set."""
     name = name_of(part)
     if name not in ("grouping", "grouping_id"):
         return None
     if not marks:
-        raise InvalidSQLError(f"{text(part)} needs GROUPING SETS, ROLLUP or CUBE.")
+        raise InvalidSQLError(f"{text(part)} needs GROUPING SETS, ROLLUP or CUBE in GROUP BY.")
     arguments = part.expressions if isinstance(part, exp.Anonymous) else list(part.iter_expressions())
     if name == "grouping_id" and (not arguments or [*arguments] == [*keys]):
         return marks["mask"]
     bits: list[Scalar] = []
     for argument in arguments:
         if argument not in keys:
-            raise InvalidSQLError(f"{text(part)} names what is not in GROUP BY.")
+            raise InvalidSQLError(f"{text(part)} names {text(argument)}, which is not in GROUP BY.")
         shift = len(keys) - 1 - list(keys).index(argument)
-        bits.append(substitute_marks(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", marks["mask"]))
+        bits.append(fill(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", x=marks["mask"]))
     if name == "grouping":
         return exp.cast(exp.Paren(this=bits[0]), "tinyint", dialect="spark")
     total: Scalar = exp.Paren(this=bits[0])
     for bit in bits[1:]:
-        total = exp.Paren(this=exp.Add(this=exp.Mul(this=total, expression=exp.Literal.number(2)),
-                                       expression=exp.Paren(this=bit)))
+        total = exp.Paren(
+            this=exp.Add(this=exp.Mul(this=total, expression=exp.Literal.number(2)), expression=exp.Paren(this=bit))
+        )
     return total
-
-
-def substitute_marks(template: str, value: Scalar) -> Scalar:
-    """A template over x, with x replaced."""
-    return rewrite(parse_scalar(template), lambda part: value if isinstance(part, exp.Column) and part.name == "x"
-                   and not is_bound(part) else None)
 
 
 def _keyed(binder: Binder, plan: Plan, keys: Sequence[Scalar]) -> tuple[Plan, list[str]]:
     """The input with every key as a column of its own."""
     computed = [key for key in keys if not isinstance(key, exp.Column)]
     types = iter(binder.types.of(computed, binder.column_types))
-    ids = [key.name if isinstance(key, exp.Column) else binder.typed(next(types)) for key in keys]
+    ids = [key.name if isinstance(key, exp.Column) else binder.new_column(next(types)) for key in keys]
     if not computed:
         return plan, ids
     extra = tuple((i, key) for i, key in zip(ids, keys, strict=True) if not isinstance(key, exp.Column))
@@ -309,127 +358,9 @@ def calls_in(expression: Scalar) -> list[Scalar]:
     inner = expression
     while isinstance(inner, (exp.Filter, exp.WithinGroup)):
         inner = inner.this
-    if is_aggregate(inner) or ordered_away(expression):
+    if is_aggregate(inner) or hides_order(expression):
         within = [part for part in expression.walk() if is_aggregate(part)]
         if len(within) > 1:
-            raise InvalidSQLError(f"An aggregate inside an aggregate: {text(expression)}. Use a subquery.")
+            raise InvalidSQLError(f"An aggregate may not contain another one: {text(expression)}. Use a subquery.")
         return [expression]
     return [call for child in expression.iter_expressions() for call in calls_in(child)]
-
-
-MOMENTS = {
-    "var_pop": "s / n", "var_samp": "IF(n > 1, s / (n - 1), NULL)", "stddev_pop": "SQRT(s / n)",
-    "stddev_samp": "IF(n > 1, SQRT(s / (n - 1)), NULL)",
-}
-MOMENTS |= {"variance": MOMENTS["var_samp"], "stddev": MOMENTS["stddev_samp"], "std": MOMENTS["stddev_samp"]}
-PAIRED = {"covar_pop": "c / n", "covar_samp": "IF(n > 1, c / (n - 1), NULL)",
-          "corr": "IF(n > 1, c / SQRT(sx * sy), NULL)"}
-
-
-def stable(binder: Binder, call: Scalar) -> Scalar:
-    """An aggregate as a function of the bag of its arguments, whatever order Spark happens to add them up in.
-
-    Two computations of one group must agree bit by bit, or a maintained view would keep rows that nobody deletes.
-    Floating-point sums are folded over the sorted values: one order of summation among those Spark may use.
-    """
-    inner = call.this if isinstance(call, exp.Filter) else call
-    if isinstance(inner, exp.WithinGroup):
-        return _within_group(call, inner)
-    name = name_of(inner)
-    if name is None or not isinstance(inner, exp.Anonymous) or name in COLLECTING or ordered_away(inner):
-        return call
-    arguments = inner.expressions
-    if name in ("max_by", "min_by") and len(arguments) == 2:
-        best = name[:3].upper()
-        pair = "IF(y IS NULL, NULL, NAMED_STRUCT('k', y, 'v', x))"
-        return _filled(f"{best}({pair}).v", call, x=arguments[0], y=arguments[1])
-    if name in PAIRED and len(arguments) == 2:
-        return _filled(_folded_pairs(PAIRED[name]), call, x=arguments[0], y=arguments[1])
-    if len(arguments) != 1:
-        return call
-    distinct = isinstance(arguments[0], exp.Distinct)
-    value = arguments[0].expressions[0] if distinct else arguments[0]
-    if name in MOMENTS:
-        return _filled(_folded_moments(MOMENTS[name], distinct), call, x=value)
-    if name in ("sum", "avg", "mean", "min", "max", "try_sum", "try_avg"):
-        return _stable_sum(binder, call, name.removeprefix("try_"), value, distinct)
-    return call
-
-
-def _stable_sum(binder: Binder, call: Scalar, name: str, value: Scalar, distinct: bool) -> Scalar:
-    type_ = binder.types.of([value], binder.column_types)[0].lower()
-    if type_ in FLOATING and name in ("min", "max"):
-        # 0.0 and −0.0 are equal, and Spark shows whichever comes first: here −0.0 is the less, and so a group decides.
-        best = name.upper()
-        zero = f"CAST({best}(CASE WHEN x = 0 THEN CAST(x AS STRING) END) AS {type_})"
-        return _filled(f"CASE WHEN {best}(x) = 0 THEN {zero} ELSE {best}(x) END", call, x=value)
-    if name in ("min", "max"):
-        return call
-    if type_ in FLOATING or type_ == "string":
-        count = "COUNT(DISTINCT x)" if distinct else "COUNT(x)"
-        total = f"AGGREGATE({_sorted(distinct)}, CAST(0 AS DOUBLE), (total, value) -> total + value)"
-        quotient = f" / {count}" if name != "sum" else ""
-        return _filled(f"CASE WHEN {count} > 0 THEN {total}{quotient} END", call, x=value)
-    if type_ in INTEGRAL and name in ("avg", "mean"):
-        wide = "CAST(x AS DECIMAL(20, 0))" if type_ == "bigint" else "x"
-        prefix = "DISTINCT " if distinct else ""
-        return _filled(f"CAST(SUM({prefix}{wide}) AS DOUBLE) / NULLIF(COUNT({prefix}x), 0)", call, x=value)
-    return call
-
-
-def _sorted(distinct: bool) -> str:
-    return f"ARRAY_SORT({'COLLECT_SET' if distinct else 'COLLECT_LIST'}(CAST(x AS DOUBLE)))"
-
-
-def _folded_moments(result: str, distinct: bool) -> str:
-    """Count, mean and sum of squared deviations, one sorted value after the other, as Spark does it for one task."""
-    start = "NAMED_STRUCT('n', CAST(0 AS DOUBLE), 'm', CAST(0 AS DOUBLE), 's', CAST(0 AS DOUBLE))"
-    step = ("(a, v) -> NAMED_STRUCT('n', a.n + 1, 'm', a.m + (v - a.m) / (a.n + 1), "
-            "'s', a.s + (v - a.m) * ((v - a.m) - (v - a.m) / (a.n + 1)))")
-    final = re.sub(r"\b(n|s)\b", r"a.\1", result)
-    return f"CASE WHEN COUNT(x) > 0 THEN AGGREGATE({_sorted(distinct)}, {start}, {step}, a -> {final}) END"
-
-
-def _folded_pairs(result: str) -> str:
-    """Counts, means and co-moments of pairs in sorted order."""
-    start = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("n", "mx", "my", "c", "sx", "sy"))
-    dx, dy = "(v.x - a.mx)", "(v.y - a.my)"
-    step = (f"(a, v) -> NAMED_STRUCT('n', a.n + 1, 'mx', a.mx + {dx} / (a.n + 1), 'my', a.my + {dy} / (a.n + 1), "
-            f"'c', a.c + {dx} * ({dy} - {dy} / (a.n + 1)), 'sx', a.sx + {dx} * ({dx} - {dx} / (a.n + 1)), "
-            f"'sy', a.sy + {dy} * ({dy} - {dy} / (a.n + 1)))")
-    pairs = ("ARRAY_SORT(COLLECT_LIST(IF(x IS NULL OR y IS NULL, NULL, "
-             "NAMED_STRUCT('x', CAST(x AS DOUBLE), 'y', CAST(y AS DOUBLE)))))")
-    final = re.sub(r"\b(n|c|sx|sy)\b", r"a.\1", result)
-    return (f"CASE WHEN COUNT_IF(x IS NOT NULL AND y IS NOT NULL) > 0 THEN "
-            f"AGGREGATE({pairs}, NAMED_STRUCT({start}), {step}, a -> {final}) END")
-
-
-def _within_group(call: Scalar, inner: exp.WithinGroup) -> Scalar:
-    """LISTAGG … WITHIN GROUP (ORDER BY …) with its ties broken by the value itself; percentiles need nothing."""
-    if name_of(inner.this) not in ("listagg", "string_agg"):
-        return call
-    result = call.copy()
-    group = result.this if isinstance(result, exp.Filter) else result
-    order = group.expression
-    value = group.this.expressions[0]
-    if isinstance(value, exp.Distinct) or any(o.this == value for o in order.expressions):
-        return result
-    order.set("expressions", [*order.expressions, exp.Ordered(this=value.copy(), nulls_first=True)])
-    return result
-
-
-def _filled(template: str, call: Scalar, **arguments: Scalar) -> Scalar:
-    """A template with its names replaced by arguments, and the call's FILTER given to each aggregate in it."""
-    where = call.args["expression"] if isinstance(call, exp.Filter) else None
-
-    def named(part: Scalar) -> Scalar | None:
-        if isinstance(part, exp.Column) and not is_bound(part) and len(part.parts) == 1:
-            return arguments.get(part.name)
-        return None
-
-    def fill(part: Scalar) -> Scalar | None:
-        if where is not None and is_aggregate(part):
-            return exp.Filter(this=rewrite(part, named), expression=where.copy())
-        return named(part)
-
-    return rewrite(parse_scalar(template), fill)

@@ -1,4 +1,4 @@
-"""PIVOT and UNPIVOT, written as the queries that they stand for."""
+"""PIVOT and UNPIVOT, rewritten as the queries that they abbreviate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pivoted(binder: Binder, source: Relation, pivot: exp.Pivot, ctes: Mapping[st
 
 
 def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
-    """PIVOT as two aggregations: one a group and value, then one column a value.
+    """PIVOT as two aggregations: one row per group and value, then one column per value.
 
     A group without rows of a value has NULL there, also for a count.
 
@@ -47,8 +47,11 @@ def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
         raise UnsupportedSQLError("Several aggregates of PIVOT need names: PIVOT (SUM(a) AS total, COUNT(*) AS n …).")
     mentioned = {c.name.casefold() for part in (*axes, *calls) for c in part.find_all(exp.Column)}
     keys = [quoted(name) for name in names if name.casefold() not in mentioned]
-    inner = [*keys, *(f"{text(axis)} AS `_k{i}`" for i, axis in enumerate(axes)),
-             *(f"{text(call)} AS `_a{i}`" for i, call in enumerate(calls))]
+    inner = [
+        *keys,
+        *(f"{text(axis)} AS `_k{i}`" for i, axis in enumerate(axes)),
+        *(f"{text(call)} AS `_a{i}`" for i, call in enumerate(calls)),
+    ]
     outer = list(keys)
     for value, name in _values(field):
         tests = " AND ".join(f"`_k{i}` <=> {text(part)}" for i, part in enumerate(value))
@@ -71,7 +74,7 @@ def _values(field: exp.In) -> Iterator[tuple[list[exp.Expr], str]]:
 
 
 def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
-    """UNPIVOT as a UNION ALL, one branch a column; rows whose values are all NULL only with INCLUDE NULLS.
+    """UNPIVOT as a UNION ALL, one branch per column; rows whose values are all NULL only with INCLUDE NULLS.
 
     >>> found = parse_query("SELECT * FROM t UNPIVOT (v FOR k IN (a AS 'x'))").find(exp.Pivot)
     >>> unpivoting(found, ["g", "a"])
@@ -90,8 +93,11 @@ def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
     kept = [quoted(name) for name in names if name.casefold() not in folded]
     texts = []
     for listed, label in branches:
-        outputs = [*kept, f"{literal(label)} AS {quoted(field.this.name)}",
-                   *(f"{quoted(c)} AS {quoted(v)}" for c, v in zip(listed, values, strict=True))]
+        outputs = [
+            *kept,
+            f"{literal(label)} AS {quoted(field.this.name)}",
+            *(f"{quoted(c)} AS {quoted(v)}" for c, v in zip(listed, values, strict=True)),
+        ]
         nothing = " AND ".join(f"{quoted(c)} IS NULL" for c in listed)
         where = "" if pivot.args.get("include_nulls") else f" WHERE NOT ({nothing})"
         texts.append(f"SELECT {', '.join(outputs)} FROM {INPUT}{where}")
@@ -101,5 +107,5 @@ def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
 def _field(pivot: exp.Pivot) -> exp.In:
     fields = pivot.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In) or not fields[0].expressions:
-        raise UnsupportedSQLError(f"PIVOT needs its values listed in IN (…): {text(pivot)[:80]}")
+        raise UnsupportedSQLError(f"PIVOT needs its values listed in IN (…): {text(pivot)[:80]}.")
     return fields[0]

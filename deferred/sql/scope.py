@@ -1,14 +1,29 @@
-"""Names in scope: which column a name in the SQL text means."""
+"""Names in scope: which column a name in the SQL text means, as Spark resolves it.
+
+A name may be a column of FROM or the alias of an item of SELECT, and both may have the same name:
+
+| where the name stands | first | then |
+|---|---|---|
+| ON, WHERE, inside an aggregate or a window | a column of FROM | a column of the query around it |
+| SELECT | a column of FROM | an alias further left, then a column of the query around it |
+| GROUP BY | a column of FROM | the first item with this alias |
+| HAVING | a column of FROM that is grouped | an alias |
+| QUALIFY | a column of FROM | an alias |
+| ORDER BY, alone or inside an expression | an alias | a column of FROM |
+| ORDER BY after DISTINCT or a set operation | a column of the result | – |
+
+A name with its table, t.a, is never an alias. A dotted name may be a field of a struct: of a column, or of an alias.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from deferred.algebra.scalar import column
-from deferred.errors import InvalidSQLError, UnknownObjectError, nearest
+from deferred.algebra.scalar import Scalar, column
+from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError, nearest
 from deferred.sql.dialect import text
 
 
@@ -21,13 +36,14 @@ class Field:
     qualifier: tuple[str, ...] = ()
     hidden: bool = False  # reachable by its qualified name only: the second column of a USING pair
 
-    def answers(self, qualifier: Sequence[str], name: str) -> bool:
+    def matches(self, qualifier: Sequence[str], name: str) -> bool:
+        """Whether a name in the text, with or without its table's name, means this column."""
         if self.name.casefold() != name.casefold():
             return False
         if not qualifier:
             return not self.hidden
         mine = [part.casefold() for part in self.qualifier]
-        return [part.casefold() for part in qualifier] == mine[len(mine) - len(qualifier):]
+        return [part.casefold() for part in qualifier] == mine[len(mine) - len(qualifier) :]
 
 
 @dataclass(frozen=True)
@@ -57,11 +73,11 @@ class Scope:
         """The columns of `*`, or of `t.*`."""
         if not qualifier:
             return self.visible
-        found = tuple(f for f in self.fields if f.answers(qualifier, f.name))
+        found = tuple(f for f in self.fields if f.matches(qualifier, f.name))
         if not found:
             tables = {".".join(f.qualifier) for f in self.fields}
             wanted = ".".join(qualifier)
-            raise UnknownObjectError(f"{wanted}.*: no table {wanted} in FROM{nearest(wanted, tables)}")
+            raise UnknownObjectError(f"{wanted}.*: FROM has no table {wanted}{nearest(wanted, tables)}")
         return found
 
     def find(self, parts: Sequence[str]) -> tuple[Field, Sequence[str]] | None:
@@ -70,13 +86,15 @@ class Scope:
         A longer table name wins over a shorter one, and a table's name over a column's, as in Spark.
         """
         for length in range(min(len(parts) - 1, 3), -1, -1):
-            found = [f for f in self.fields if f.answers(parts[:length], parts[length])]
+            found = [f for f in self.fields if f.matches(parts[:length], parts[length])]
             if len({f.id for f in found}) > 1:
                 tables = sorted({".".join(f.qualifier) or "a subquery" for f in found})
-                raise InvalidSQLError(f"Column {'.'.join(parts)} is ambiguous: it is in {' and '.join(tables)}. "
-                                      f"Write it with its table, as in {tables[0]}.{parts[length]}.")
+                raise InvalidSQLError(
+                    f"Column {'.'.join(parts)} is ambiguous: it is in {' and '.join(tables)}. "
+                    f"Write it with its table, as in {tables[0]}.{parts[length]}."
+                )
             if found:
-                return found[0], parts[length + 1:]
+                return found[0], parts[length + 1 :]
         return None
 
     def resolve(self, node: exp.Column) -> exp.Expr | None:
@@ -85,12 +103,32 @@ class Scope:
         if found is None:
             return None
         field, path = found
-        result: exp.Expr = column(field.id)
-        for part in path:
-            result = exp.Dot(this=result, expression=exp.to_identifier(part, quoted=True))
-        return result
+        return _fields(column(field.id), path)
 
     def unknown(self, node: exp.Column) -> UnknownObjectError:
         names = {f.name for f in self.fields}
         hint = nearest(node.parts[-1].name, names)
-        return UnknownObjectError(f"No column {text(node)} in the tables of FROM{hint}")
+        return UnknownObjectError(f"The tables of FROM have no column {text(node)}{hint}")
+
+
+Aliases = Mapping[str, Sequence[Scalar]]
+"""What each alias of a SELECT list stands for, by its name in lower case: more than one where items share it."""
+
+
+def alias_of(node: exp.Column, aliases: Aliases) -> Scalar | None:
+    """The expression that a name means as an alias, or as a field of one; None where no item has it."""
+    first, *path = [part.name for part in node.parts]
+    found = aliases.get(first.casefold(), ())
+    if not found:
+        return None
+    if any(other != found[0] for other in found):
+        raise UnsupportedSQLError(f"{text(node)} is ambiguous: several items of SELECT have this name.")
+    value = found[0] if isinstance(found[0], (exp.Column, exp.Literal)) else exp.Paren(this=found[0].copy())
+    return _fields(value, path)
+
+
+def _fields(value: Scalar, path: Sequence[str]) -> Scalar:
+    """A field of a struct, of a struct in it, and so on."""
+    for name in path:
+        value = exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True))
+    return value

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.delta import alike
-from deferred.algebra.join import Join
-from deferred.algebra.outer import ANTI, FULL, LEFT, SEMI, OuterJoin
-from deferred.algebra.plan import Plan, Project, Scan, Values
-from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, equated_columns
+from deferred.algebra.operators import ANTI, FULL, LEFT, SEMI, Join, OuterJoin, Project, Scan, Values
+from deferred.algebra.operators.join import product_of
+from deferred.algebra.plan import Plan
+from deferred.algebra.scalar import Scalar, all_true, column, conjunction, conjuncts, equated_columns
+from deferred.algebra.types import compared_exactly
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, pivoting, subquery
 from deferred.sql.dialect import text
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def source(binder: Binder, node: exp.Select, ctes: Mapping[str, Relation]) -> Relation:
-    """FROM and all that is joined to it: inner and cross joins become one n-ary product, with its conditions."""
+    """FROM and its joins. Inner and cross joins become one n-ary join with all their conditions."""
     from deferred.sql.bind import Relation
 
     clause = node.args.get("from_")
     if clause is None:
-        one = binder.typed("int")
+        one = binder.new_column("int")
         result = Relation(Values((one,), ((exp.Literal.number(1),),)), Scope(()))
     else:
         result = relation(binder, clause.this, ctes)
@@ -49,13 +49,16 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
     elif isinstance(node, exp.Subquery):
         refuse_arguments(node, {"this", "alias", "with_", "joins", "laterals", "pivots"})
         known = binder.with_ctes(node, ctes)
-        inner = relation(binder, node.this, known) if isinstance(node.this, (exp.Table, exp.Subquery)) \
+        inner = (
+            relation(binder, node.this, known)
+            if isinstance(node.this, (exp.Table, exp.Subquery))
             else binder.query(node.this, known)
+        )
         result = Relation(inner.plan, aliased(inner.scope, node.args.get("alias")))
     elif isinstance(node, exp.Values):
         result = binder.values(node)
     else:
-        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}")
+        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}.")
     for pivot in node.args.get("pivots") or []:
         result = pivoting.pivoted(binder, result, pivot, ctes)
     for join in node.args.get("joins") or []:
@@ -71,17 +74,18 @@ def table(binder: Binder, node: exp.Table, ctes: Mapping[str, Relation]) -> Rela
 
     refuse_arguments(node, {"this", "alias", "db", "catalog", "joins", "laterals", "pivots"})
     if not isinstance(node.this, exp.Identifier):
-        raise UnsupportedSQLError(f"FROM may not contain a table function: {text(node)[:80]}")
+        made = generators.table_function(binder, node.this)
+        return Relation(made.plan, aliased(made.scope, node.args.get("alias")))
     path = tuple(part.name for part in node.parts)
     cte = ctes.get(path[0].casefold()) if len(path) == 1 else None
     if cte is not None:
         fields = cte.scope.visible
-        renamed = tuple((binder.typed(binder.column_types[f.id]), column(f.id)) for f in fields)
+        renamed = tuple((binder.new_column(binder.column_types[f.id]), column(f.id)) for f in fields)
         scope = Scope(tuple(replace(f, id=i, qualifier=path) for f, (i, _) in zip(fields, renamed, strict=True)))
         return Relation(Project(cte.plan, renamed), aliased(scope, node.args.get("alias")))
     name, schema = binder.catalog(path)
     binder.tables[name] = None
-    ids = tuple(binder.typed(type_) for _, type_ in schema)
+    ids = tuple(binder.new_column(type_) for _, type_ in schema)
     scope = Scope(tuple(Field(n, i, path) for (n, _), i in zip(schema, ids, strict=True)))
     return Relation(Scan(name, tuple(n for n, _ in schema), ids), aliased(scope, node.args.get("alias")))
 
@@ -98,8 +102,11 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
 
     refuse_arguments(join, {"this", "on", "side", "kind", "using", "method"})
     side, kind, method = join.side, join.kind, join.method
-    if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or \
-            method not in ("", "NATURAL"):
+    if (
+        side not in ("", "LEFT", "RIGHT", "FULL")
+        or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI")
+        or method not in ("", "NATURAL")
+    ):
         what = " ".join(word for word in (method, side, kind, "JOIN") if word)
         raise UnsupportedSQLError(f"{what} is not supported in a view.")
     if isinstance(join.this, exp.Lateral):
@@ -117,17 +124,17 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
         left, right, asked = _on(binder, left, right, on)
         conditions.extend(asked)
     if kind in ("SEMI", "ANTI"):
-        plan: Plan = OuterJoin(left.plan, right.plan, SEMI if kind == "SEMI" else ANTI, _all(conditions))
+        plan: Plan = OuterJoin(left.plan, right.plan, SEMI if kind == "SEMI" else ANTI, all_true(conditions))
         return Relation(plan, left.scope)
     if not side:
-        plan = subquery.product_of(left.plan, right.plan, conditions)
+        plan = product_of(left.plan, right.plan, conditions)
         if on is not None:
             plan = binder.where(plan, both, on, "WHERE")  # ON of an inner join is one more condition on its rows
         return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
     if side == "RIGHT":
-        plan = OuterJoin(right.plan, left.plan, LEFT, _all(conditions))
+        plan = OuterJoin(right.plan, left.plan, LEFT, all_true(conditions))
         return Relation(plan, _merged(left.scope, right.scope, using, right.scope) if using else both)
-    plan = OuterJoin(left.plan, right.plan, FULL if side == "FULL" else LEFT, _all(conditions))
+    plan = OuterJoin(left.plan, right.plan, FULL if side == "FULL" else LEFT, all_true(conditions))
     if side == "FULL" and using:
         return _coalesced(binder, plan, left.scope, right.scope, using)
     return Relation(plan, _merged(left.scope, right.scope, using) if using else both)
@@ -139,13 +146,15 @@ def _on(binder: Binder, left: Relation, right: Relation, on: exp.Expr) -> tuple[
     condition = binder.scalar(on, left.scope + right.scope, "ON")
     asked, sides = binder.pending, []
     for side in (left, right):
-        binder.pending = {m: plan for m, plan in asked.items() if subquery.free(plan) <= set(side.plan.columns)}
-        asked = {m: plan for m, plan in asked.items() if m not in binder.pending}
-        sides.append(replace(side, plan=binder.attached(side.plan)))
+        binder.pending = {m: value for m, value in asked.items() if subquery.reads(value) <= set(side.plan.columns)}
+        asked = {m: value for m, value in asked.items() if m not in binder.pending}
+        sides.append(replace(side, plan=binder.with_subqueries(side.plan)))
     binder.pending = waiting
     if asked:
-        raise UnsupportedSQLError(f"A subquery in ON of an outer join that reads columns of both sides is not "
-                                  f"supported in a view: {text(on)[:80]}")
+        raise UnsupportedSQLError(
+            f"A subquery in ON of an outer join that reads columns of both sides is not "
+            f"supported in a view: {text(on)[:80]}."
+        )
     return sides[0], sides[1], conjuncts(condition)
 
 
@@ -164,12 +173,7 @@ def _lateral(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, 
     scope = left.scope + aliased(inner.scope, node.args.get("alias"))
     on = join.args.get("on")
     condition = None if on is None else binder.scalar(on, scope, "ON of JOIN LATERAL")
-    return Relation(subquery.lateral(left.plan, inner.plan, condition, join.side == "LEFT", binder.like), scope)
-
-
-def _all(conditions: Sequence[Scalar]) -> Scalar:
-    whole = conjunction(conditions)
-    return whole if whole is not None else exp.true()
+    return Relation(subquery.lateral(left.plan, inner.plan, condition, join.side == "LEFT", binder.column_like), scope)
 
 
 def _equal(left: Scope, right: Scope, name: str) -> Scalar:
@@ -180,15 +184,18 @@ def _equal(left: Scope, right: Scope, name: str) -> Scalar:
 
 
 def _merged(left: Scope, right: Scope, using: Sequence[str], shown: Scope | None = None) -> Scope:
-    """USING: the common columns once and first, then the rest of either side.
+    """USING: the common columns once and first, then the rest of both sides.
 
-    Of each pair one column stands for both: the left one, or that of the side whose rows are all kept.
+    One column of each pair is shown for both: the left one, or that of the side that an outer join preserves.
     """
     names = {name.casefold() for name in using}
     chosen = shown or left
     first = [f for name in using for f in chosen.visible if f.name.casefold() == name.casefold()]
-    rest = [replace(f, hidden=True) if f.name.casefold() in names else f
-            for f in (*left.fields, *right.fields) if f not in first]
+    rest = [
+        replace(f, hidden=True) if f.name.casefold() in names else f
+        for f in (*left.fields, *right.fields)
+        if f not in first
+    ]
     return Scope((*first, *rest))
 
 
@@ -202,7 +209,7 @@ def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Seq
         assert pair[0] is not None
         assert pair[1] is not None
         value = exp.Anonymous(this="COALESCE", expressions=[column(pair[0][0].id), column(pair[1][0].id)])
-        shown = binder.typed(binder.types.of([value], binder.column_types)[0])
+        shown = binder.new_column(binder.types.of([value], binder.column_types)[0])
         outputs.append((shown, value))  # type: ignore[arg-type]
         first.append(Field(pair[0][0].name, shown))
     names = {name.casefold() for name in using}
@@ -210,15 +217,19 @@ def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Seq
     return Relation(Project(plan, tuple(outputs)), Scope((*first, *rest)))
 
 
-def unlike_apart(node: Plan, types: Mapping[str, str]) -> Plan:
-    """A join whose equalities between columns of unlike types are hidden from the rules by parentheses.
+def hide_inexact_equalities(node: Plan, types: Mapping[str, str]) -> Plan:
+    """A join whose equalities between columns of different types are hidden from the rules by parentheses.
 
-    Rules conclude b = k from a = b and a = k. Between types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
+    Rules conclude b = k from a = b and a = k. Across types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
     """
     if not isinstance(node, (Join, OuterJoin)) or node.condition is None:
         return node
     parts = [part.copy() for part in conjuncts(node.condition)]
-    unlike = [part for part in parts if (pair := equated_columns(part)) and not alike(*map(types.__getitem__, pair))]
-    for part in unlike:
+    inexact = [
+        part
+        for part in parts
+        if (pair := equated_columns(part)) and not compared_exactly(*map(types.__getitem__, pair))
+    ]
+    for part in inexact:
         part.set("this", exp.Paren(this=part.this))
-    return replace(node, condition=conjunction(parts)) if unlike else node  # type: ignore[arg-type]
+    return replace(node, condition=conjunction(parts)) if inexact else node  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Types of expressions: asked of the engine that will run them, remembered, never guessed."""
+"""Types of expressions: determined by the engine that will run them, remembered, never guessed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ from deferred.errors import InvalidSQLError
 from deferred.sql.dialect import quoted, text
 
 Engine = Callable[[str], list[tuple[str, str]]]
-"""Answers the columns of a query, name and type as DDL, without running it."""
-
-
-def unordered(type_: str) -> bool:
-    """Whether values of a type have no order, so that there is no maximum of them and no grouping by them.
-
-    >>> unordered("map<string, int>"), unordered("int")
-    (True, False)
-    """
-    return any(kind in type_.lower() for kind in ("map<", "variant"))
+"""Returns the columns of a query, (name, type as DDL), without running it."""
 
 
 class Types:
-    """The engine's answers about types; a view keeps them, so that binding it again asks nobody.
+    """Types that the engine has determined. They are stored with the view, so that binding it again needs no engine.
 
     >>> Types(lambda sql: [("t0", "int")]).of([exp.Literal.number(1)], {})
     ['int']
@@ -33,15 +24,17 @@ class Types:
     def __init__(self, engine: Engine, known: Mapping[str, Sequence[Sequence[str]]] | None = None) -> None:
         self._engine = engine
         self.known: dict[str, list[tuple[str, str]]] = {
-            sql: [(name, type_) for name, type_ in columns] for sql, columns in (known or {}).items()}
+            sql: [(name, type_) for name, type_ in columns] for sql, columns in (known or {}).items()
+        }
 
     def ask(self, sql: str) -> list[tuple[str, str]]:
         if sql not in self.known:
             self.known[sql] = self._engine(sql)
         return self.known[sql]
 
-    def of(self, expressions: Sequence[exp.Expr], inputs: Mapping[str, str],
-           keys: Iterable[str] | None = None) -> list[str]:
+    def of(
+        self, expressions: Sequence[exp.Expr], inputs: Mapping[str, str], keys: Iterable[str] | None = None
+    ) -> list[str]:
         """The types of expressions over columns of known types; with `keys`, of aggregates in groups of those."""
         if not expressions:
             return []
@@ -51,7 +44,7 @@ class Types:
         return [type_ for _, type_ in self.ask(f"SELECT {outputs} FROM {source}{grouping}")]
 
     def deterministic(self, expression: exp.Expr, inputs: Mapping[str, str]) -> bool:
-        """Whether the engine takes an expression for a function of its arguments: only such may decide a join."""
+        """Whether the engine considers an expression deterministic: only such an expression may be a join condition."""
         joined = f"{self._source(columns_of(expression), inputs)} AS l INNER JOIN (SELECT 2 AS two) AS r"
         try:
             self.ask(f"SELECT 1 AS one FROM {joined} ON {text(expression)} IS NULL")
@@ -65,8 +58,13 @@ class Types:
         """The columns that a generator makes."""
         return self.ask(f"SELECT {text(generator)} FROM {self._source(columns_of(generator), inputs)}")
 
+    @property
+    def fails_on_overflow(self) -> bool:
+        """Whether the engine is in ANSI mode, where a number plus a text is no floating-point number."""
+        return self.ask("SELECT 1 + '1' AS t")[0][1] != "double"
+
     def common(self, left: str, right: str) -> str:
-        """The type in which a set operation meets columns of two types."""
+        """The common type of two columns of a set operation."""
         if left == right or right == "void":
             return left
         if left == "void":

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sqlglot import exp
-from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from deferred.config import parse_cadence, parse_duration
-from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError, nearest
-from deferred.sql.dialect import ViewSQL, parse_query, quoted
+from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError
+from deferred.options import ViewOptions, check_name, check_option
+from deferred.sql.dialect import parse_query, quoted, tokens
+from deferred.sql.tables import named_tables
 
 FORM = "CREATE MATERIALIZED VIEW name [(column, …)] [COMMENT '…'] [WITH (option = value, …)] AS SELECT …"
-
-CHOICES = {
-    "scenario": ("immediate", "base_log", "differential", "combined"),
-    "refresh_policy": ("auto", "incremental", "incremental_strict", "full"),
-}
-DURATIONS = ("propagate_every", "refresh_every", "target_lag")
-OPTIONS = (*CHOICES, *DURATIONS, "policy")
 
 
 @dataclass(frozen=True)
 class ViewFile:
-    """What a view file says. `sql` is the query exactly as written; `query` also has the column list's names."""
+    """What a view file says.
+
+    `sql` is the query exactly as written; `query` also has the names of the column list. `options` holds every option,
+    `stated` the names of those that the file itself sets.
+    """
 
     name: str
     sql: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: ViewOptions = field(default_factory=ViewOptions)
+    stated: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
     comment: str | None = None
     source: Path | None = None
@@ -50,18 +48,28 @@ class ViewFile:
             return self.sql
         return f"SELECT * FROM (\n{self.sql}\n) AS {quoted(self.name)}({', '.join(map(quoted, self.columns))})"
 
+    def stating(self, options: Mapping[str, Any]) -> ViewFile:
+        """Returns the same file with some options set.
+
+        >>> ViewFile("v", "SELECT a FROM t").stating({"policy": 2}).options.policy
+        2
+        """
+        return replace(self, options=self.options.replaced(**options), stated=self.stated.union(options))
+
 
 def load_views(folder: str | Path) -> list[ViewFile]:
-    """The views of a folder, each after those that it reads."""
+    """Returns the views of a folder, each after those that it reads."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ConfigurationError(f"There is no folder of views {folder}. Make it, with one NAME.sql a view, or name "
-                                 f"another as views.folder in the configuration.")
+        raise ConfigurationError(
+            f"There is no folder of views {folder}. Create it, with one NAME.sql file per view, or set views.folder "
+            f"in the configuration to another one."
+        )
     return in_order(read_view(file) for file in sorted(folder.glob("*.sql")))
 
 
 def read_view(file: str | Path) -> ViewFile:
-    """The view in one file, which bears the view's name."""
+    """Returns the view that a file defines. The file must be named after the view."""
     file = Path(file)
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -73,87 +81,71 @@ def read_view(file: str | Path) -> ViewFile:
         raise ConfigurationError(f"The view file {file} is not UTF-8 text; save it as UTF-8.") from None
     view = parse_view(text, file)
     if view.name.casefold() != file.stem.casefold():
-        raise ConfigurationError(f"{file}: the file defines the view {view.name}, so it must be called "
-                                 f"{view.name}.sql; rename the file or the view.")
+        raise ConfigurationError(
+            f"{file}: The file defines the view {view.name}, so it must be called {view.name}.sql; rename the file or "
+            f"the view."
+        )
     return view
 
 
 def in_order(views: Iterable[ViewFile]) -> list[ViewFile]:
-    """The views, each after those that it reads; a cycle is refused."""
+    """Returns the views, each after those that it reads; refuses a cycle."""
     by_name: dict[str, ViewFile] = {}
     for view in views:
         twin = by_name.setdefault(view.name.casefold(), view)
         if twin is not view:
-            raise ConfigurationError(f"Two files define the view {view.name}: {twin.source} and {view.source}; names "
-                                     f"are compared without case. Keep one.")
+            raise ConfigurationError(
+                f"Two files define the view {view.name}: {twin.source} and {view.source}. Names are compared without "
+                f"case; keep one of the files."
+            )
     reads = {name: [t for t in tables_read(view.sql) if t in by_name] for name, view in by_name.items()}
     try:
         return [by_name[name] for name in graphlib.TopologicalSorter(reads).static_order()]
     except graphlib.CycleError as error:
         # The sorter lists a cycle from what is read to what reads it.
         cycle = " reads ".join(by_name[name].name for name in reversed(error.args[1]))
-        raise ConfigurationError(f"The views read each other in a circle: {cycle}. Take one of these out of the "
-                                 f"other's FROM.") from None
+        raise ConfigurationError(
+            f"The views read each other in a circle: {cycle}. Remove one of them from the FROM of the other."
+        ) from None
 
 
 def tables_read(sql: str) -> list[str]:
-    """The undotted names that a query reads, in lower case; its own common table expressions are none of them.
+    """Returns the undotted names of tables that a query reads, in lower case, each once.
 
     >>> tables_read("WITH a AS (SELECT * FROM A JOIN b USING (k)) SELECT * FROM a WHERE x IN (SELECT x FROM c.d)")
     ['a', 'b']
     """
-    names: dict[str, None] = {}
-    for table in parse_query(sql).find_all(exp.Table, bfs=False):
-        if not table.args.get("db") and isinstance(table.this, exp.Identifier) and not _names_a_cte(table):
-            names[table.name.casefold()] = None
-    return list(names)
-
-
-def _names_a_cte(table: exp.Table) -> bool:
-    """Whether a WITH around the table defines its name, before the place where the table is read."""
-    path: set[int] = set()
-    node: exp.Expr | None = table
-    while node is not None:
-        path.add(id(node))
-        clause = node.args.get("with_")
-        recursive = clause is not None and clause.args.get("recursive")
-        for cte in clause.expressions if clause is not None else ():
-            if id(cte) in path and not recursive:
-                break
-            if cte.alias.casefold() == table.name.casefold():
-                return True
-        node = node.parent
-    return False
+    tables = (table for table in named_tables(parse_query(sql)) if not table.args.get("db"))
+    return list(dict.fromkeys(table.name.casefold() for table in tables))
 
 
 # ---- the statement
 
 
 def parse_view(text: str, source: Path | None = None) -> ViewFile:
-    """The view that a text defines.
+    """Returns the view that a text defines.
 
     >>> view = parse_view("CREATE MATERIALIZED VIEW v WITH (policy = 2) AS SELECT a -- every a\\nFROM t;")
-    >>> view.name, view.sql, view.options
-    ('v', 'SELECT a -- every a\\nFROM t', {'policy': 2})
+    >>> view.name, view.sql, view.options.policy
+    ('v', 'SELECT a -- every a\\nFROM t', 2)
     """
     return _Reader(text, source).view()
 
 
 class _Reader:
-    """Goes through the tokens of a view file once; the query itself is only cut out and left as it is."""
+    """Reads the tokens of a view file once; the query itself is cut out and left as it is."""
 
     def __init__(self, text: str, source: Path | None) -> None:
         self.text, self.source = text, source
         try:
-            self.tokens = ViewSQL().tokenize(text)
-        except TokenError as error:
-            raise InvalidSQLError(f"{self.where()}the text cannot be read as SQL: "
-                                  f"{str(error).splitlines()[0].rstrip('. ')}; is a quote left open?") from None
+            self.tokens = tokens(text)
+        except InvalidSQLError as error:
+            raise InvalidSQLError(f"{self.where()}{error} Is a quote left open?") from None
         self.position = 0
 
     def view(self) -> ViewFile:
         if not self.tokens:
-            raise InvalidSQLError(f"{self.where()}there is no statement. A view file has one: {FORM}")
+            raise InvalidSQLError(f"{self.where()}There is no statement. A view file has one: {FORM}")
         self.expect("CREATE")
         or_replace = self.took("OR")
         if or_replace:
@@ -164,22 +156,23 @@ class _Reader:
         if if_not_exists:
             self.expect("NOT")
             self.expect("EXISTS")
-        name = self.name("the name of the view")
+        name = self.name("The name of the view")
         columns: tuple[str, ...] = self.columns() if self.at("(") else ()
         comment, options = self.clauses()
         self.expect("AS")
-        return ViewFile(name, self.query(), options, columns, comment, self.source, or_replace, if_not_exists)
+        view = ViewFile(name, self.query(), ViewOptions(), frozenset(), columns, comment, self.source)
+        return replace(view, or_replace=or_replace, if_not_exists=if_not_exists).stating(options)
 
     def columns(self) -> tuple[str, ...]:
         self.expect("(")
         names: list[str] = []
         while True:
-            name = self.name("the name of a column")
+            name = self.name("The name of a column")
             if name.casefold() in (n.casefold() for n in names):
-                raise self.before(f"the column {name} is named twice")
+                raise self.before(f"The column {name} is named twice.")
             names.append(name)
             if self.took("COMMENT"):
-                self.string("the comment of the column")
+                self.string("The comment of the column")
             if not self.took(","):
                 self.expect(")")
                 return tuple(names)
@@ -190,7 +183,7 @@ class _Reader:
         options: dict[str, Any] | None = None
         while True:
             if comment is None and self.took("COMMENT"):
-                comment = self.string("the comment")
+                comment = self.string("The comment")
             elif options is None and self.at("WITH"):
                 options = self.options()
             else:
@@ -201,11 +194,11 @@ class _Reader:
         self.expect("(")
         options: dict[str, Any] = {}
         while not self.took(")"):
-            name = self.name("the name of an option").lower()
-            if name not in OPTIONS:
-                raise self.before(f"there is no option {name}{nearest(name, OPTIONS)}", ConfigurationError)
+            name = self.name("The name of an option").lower()
+            with self.located():
+                check_name(name)
             if name in options:
-                raise self.before(f"the option {name} is given twice", ConfigurationError)
+                raise self.before(f"The option {name} is given twice.", ConfigurationError)
             self.expect("=")
             options[name] = self.value(name)
             if not self.at(")"):
@@ -214,31 +207,26 @@ class _Reader:
 
     def value(self, name: str) -> str | int:
         token = self.next()
-        if token is not None and token.token_type == TokenType.STRING and name != "policy":
-            return self.checked(name, token.text)
-        if token is not None and name == "policy" and token.text in ("1", "2"):
-            return int(token.text)
-        raise self.before(f"the option {name} expects {_expected(name)}{_found(token)}", ConfigurationError)
-
-    def checked(self, name: str, value: str) -> str:
-        if name in CHOICES and value not in CHOICES[name]:
-            raise self.before(f"the option {name} expects {_expected(name)}, not {value!r}", ConfigurationError)
-        if name in DURATIONS:
-            try:
-                (parse_duration if name == "target_lag" else parse_cadence)(value, name)
-            except InvalidInputError as error:
-                raise self.before(str(error), ConfigurationError) from None
+        if token is None or token.token_type not in (TokenType.STRING, TokenType.NUMBER):
+            raise self.before(
+                f"The value of {name} is expected, a number or a text in single quotes{_found(token)}.",
+                ConfigurationError,
+            )
+        number = token.text.isdigit() and (token.token_type == TokenType.NUMBER or name == "policy")
+        value = int(token.text) if number else token.text
+        with self.located():
+            check_option(name, value)
         return value
 
     def query(self) -> str:
-        """The text between AS and the end, which must be one query."""
-        rest = self.tokens[self.position:]
+        """Returns the text between AS and the end, which must be one query."""
+        rest = self.tokens[self.position :]
         while rest and rest[-1].token_type == TokenType.SEMICOLON:
             rest = rest[:-1]
         if not rest:
-            raise InvalidSQLError(f"{self.where()}the query after AS is missing: {FORM}")
+            raise InvalidSQLError(f"{self.where()}The query after AS is missing: {FORM}")
         start = rest[0].start
-        query = self.text[start:rest[-1].end + 1]
+        query = self.text[start : rest[-1].end + 1]
         # Blanks in front keep the line and column of an error those of the file.
         line_start = self.text.rfind("\n", 0, start) + 1
         blanks = "\n" * self.text.count("\n", 0, start) + " " * (start - line_start)
@@ -273,7 +261,7 @@ class _Reader:
         token = self.next()
         if token is not None and (token.token_type == TokenType.IDENTIFIER or _is_word(token)):
             if self.at("."):
-                raise self.before(f"{what} has no dots: a view lives in the warehouse, not in a catalog")
+                raise self.before(f"{what} has no dots: a view lives in the warehouse, not in a catalog.")
             return token.text
         self.position -= 1
         raise self.at_next(what)
@@ -297,19 +285,29 @@ class _Reader:
     def where(self, token: Token | None = None) -> str:
         parts = [str(self.source)] if self.source else []
         if token is not None:
-            parts.append(f"line {self.text.count(chr(10), 0, token.start) + 1}")
+            parts.append(f"{'line' if parts else 'Line'} {self.text.count(chr(10), 0, token.start) + 1}")
         return ", ".join(parts) + (": " if parts else "")
 
     def at_next(self, expected: str) -> InvalidSQLError:
-        """The error that something else stands where the reader is."""
+        """The error that the next token is not the expected one."""
         token = self.tokens[self.position] if self.position < len(self.tokens) else None
-        return InvalidSQLError(f"{self.where(token or self.tokens[-1])}{expected} is expected{_found(token)}. "
-                               f"A view file has one statement: {FORM}")
+        return InvalidSQLError(
+            f"{self.where(token or self.tokens[-1])}{expected} is expected{_found(token)}. "
+            f"A view file has one statement: {FORM}"
+        )
 
     def before(self, message: str, error: type[DeferredError] = InvalidSQLError) -> DeferredError:
         """An error about the token that was read last."""
         token = self.tokens[min(self.position, len(self.tokens)) - 1]
         return error(self.where(token) + message)
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Adds the file and line of the last token to an error about an option."""
+        try:
+            yield
+        except InvalidInputError as error:
+            raise self.before(str(error), ConfigurationError) from None
 
 
 def _is_word(token: Token) -> bool:
@@ -318,9 +316,3 @@ def _is_word(token: Token) -> bool:
 
 def _found(token: Token | None) -> str:
     return f", not {token.text!r}" if token is not None else ", and the text ends here"
-
-
-def _expected(name: str) -> str:
-    if name in CHOICES:
-        return "one of " + ", ".join(repr(choice) for choice in CHOICES[name])
-    return "1 or 2" if name == "policy" else "a duration in quotes, such as '1h'"

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.plan import Filter, Plan, Project
+from deferred.algebra.aggregates.calls import aggregate_of, is_aggregate, name_of
+from deferred.algebra.aggregates.registry import WindowOrder
+from deferred.algebra.operators import Filter, Project, Window
+from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, column, rewrite
-from deferred.algebra.window import Window
+from deferred.algebra.types import FLOATING
 from deferred.errors import NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql.dialect import text
-from deferred.sql.functions import AGGREGATES, is_aggregate, name_of
+from deferred.sql.functions import collects_in_any_order
+from deferred.sql.order_free import order_free
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder
     from deferred.sql.scope import Scope
 
-FUNCTIONS = AGGREGATES | {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead",
-                          "first_value", "last_value", "nth_value", "first", "last"}
+FUNCTIONS = frozenset(
+    {
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+        "first",
+        "last",
+    }
+)
+"""Window functions beside the aggregates."""
 
 
 def inside(window: exp.Window) -> Iterator[exp.Expr]:
@@ -35,18 +55,36 @@ def inside(window: exp.Window) -> Iterator[exp.Expr]:
             yield part
 
 
-def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: Sequence[tuple[str, exp.Expr]],
-             resolved: list[Scalar]) -> tuple[Plan, list[Scalar]]:
-    """Window functions of SELECT and QUALIFY, below the projection; one node a set of partition columns."""
+def rewritten_inside(window: exp.Window, change: Callable[[Scalar], Scalar]) -> exp.Window:
+    """A window with all that it reads changed, not the function itself: COUNT(*) OVER () is no COUNT(*) of a group."""
+    result = window.copy()
+    for part in list(inside(result)):
+        part.replace(change(part))
+    return result
+
+
+def windowed(
+    binder: Binder,
+    node: exp.Select,
+    plan: Plan,
+    scope: Scope,
+    items: Sequence[tuple[str, exp.Expr]],
+    resolved: list[Scalar],
+) -> tuple[Plan, list[Scalar]]:
+    """Window functions of SELECT and QUALIFY, below the projection; one node per set of partition columns."""
     qualify = node.args.get("qualify")
     expressions = list(resolved)
     if qualify is not None:
-        aliases = {name.casefold(): e for (name, _), e in zip(items, resolved, strict=True)}
+        aliases: dict[str, list[Scalar]] = {}
+        for (name, _), e in zip(items, resolved, strict=True):
+            aliases.setdefault(name.casefold(), []).append(e)
         expressions.append(binder.scalar(qualify.this, scope, "QUALIFY", aliases))
     for expression in expressions:
         for part in expression.find_all(exp.Window):
             _check(part)
-    expressions = [rewrite(rewrite(e, _settled), lambda part: _in_one_order(binder, part)) for e in expressions]
+    expressions = [
+        rewrite(rewrite(e, _range_frame_as_rows), lambda part: _over_ordered_rows(binder, part)) for e in expressions
+    ]
     while found := _innermost(expressions):
         plan, names = _added(binder, plan, found)
         expressions = [_with_columns(e, names) for e in expressions]
@@ -56,9 +94,15 @@ def windowed(binder: Binder, node: exp.Select, plan: Plan, scope: Scope, items: 
 
 
 def _with_columns(expression: Scalar, names: Sequence[tuple[exp.Window, str]]) -> Scalar:
-    """An expression that reads the columns in which windows were put."""
-    return rewrite(expression, lambda part: next((column(name) for window, name in names if part == window), None)
-                   if isinstance(part, exp.Window) else None)
+    """An expression with its windows replaced by the columns that hold their values."""
+    return rewrite(
+        expression,
+        lambda part: (
+            next((column(name) for window, name in names if part == window), None)
+            if isinstance(part, exp.Window)
+            else None
+        ),
+    )
 
 
 def _innermost(expressions: Sequence[Scalar]) -> list[exp.Window]:
@@ -77,8 +121,8 @@ _PEERS = (("UNBOUNDED", "PRECEDING"), ("CURRENT ROW", None))
 _ALL = (("UNBOUNDED", "PRECEDING"), ("UNBOUNDED", "FOLLOWING"))
 
 
-def _settled(part: Scalar) -> Scalar | None:
-    """One row of a RANGE frame, which ends with all peers of the current row, written over ROWS.
+def _range_frame_as_rows(part: Scalar) -> Scalar | None:
+    """A function that shows one row of a RANGE frame, rewritten over a frame of ROWS.
 
     Rows can be put in one order by their own values, and a frame of rows then has a last and an n-th; to order the
     peers inside a RANGE frame would change the frame. The last value is that of the last peer, the n-th is there
@@ -97,8 +141,10 @@ def _settled(part: Scalar) -> Scalar | None:
     if frame == _ALL:
         return _over_rows(part, _ALL)
     if frame != _PEERS:
-        raise NondeterministicSQLError(f"{text(part)[:80]} shows one row of those that ORDER BY leaves equal at the "
-                                       f"edge of the frame. Write the frame with ROWS.")
+        raise NondeterministicSQLError(
+            f"{text(part)[:80]} shows one of the rows that ORDER BY leaves equal at the edge of the frame. "
+            f"Write the frame with ROWS."
+        )
     if name in ("last_value", "last"):
         peers = _over_rows(part, _ALL)
         keys = [key.this.copy() for key in part.args["order"].expressions]
@@ -107,36 +153,36 @@ def _settled(part: Scalar) -> Scalar | None:
         return exp.Anonymous(this="COALESCE", expressions=[peers, *before]) if ignoring else peers
     argument, *place = function.expressions
     counted = exp.Anonymous(this="COUNT", expressions=[argument.copy() if ignoring else exp.Star()])
-    so_far = exp.Window(this=counted, partition_by=[e.copy() for e in part.args.get("partition_by") or []],
-                        order=part.args["order"].copy(), over="OVER")
+    so_far = exp.Window(
+        this=counted,
+        partition_by=[e.copy() for e in part.args.get("partition_by") or []],
+        order=part.args["order"].copy(),
+        over="OVER",
+    )
     number = place[0].copy() if place and name == "nth_value" else exp.Literal.number(1)
     enough = exp.GTE(this=so_far, expression=number)
     return exp.Case(ifs=[exp.If(this=enough, true=_over_rows(part, _ALL))])
 
 
-SUMS = frozenset({"sum", "avg", "mean", "try_sum", "try_avg", "min", "max"})
-"""Functions that show in which order floating-point values came: sums by their last bits, extremes by 0.0 and −0.0."""
-
-CHOOSING = frozenset({"max_by", "min_by", "percentile_approx", "approx_percentile"})
-
-
-def _in_one_order(binder: Binder, part: Scalar) -> Scalar | None:
+def _over_ordered_rows(binder: Binder, part: Scalar) -> Scalar | None:
     """A function whose value depends on the order of its rows, over rows in one order.
 
-    The order is completed by the rows' own values where the frame is one of ROWS (`Window.decided`). So a whole
-    partition becomes a frame of all its rows, and the frame that ends with the peers of the current row the frame of
-    rows at the last of them. Any other RANGE frame is folded over its sorted values.
+    Over a frame of ROWS the order is completed by the rows' own values (`Window.with_ties_broken`). So a whole
+    partition becomes a frame of all its rows. A frame that ends with the peers of the current row becomes the frame of
+    rows that ends with the last of them. Any other RANGE frame is folded over its sorted values.
     """
-    from deferred.sql import grouping
-
     if not isinstance(part, exp.Window):
         return None
-    function = part.this.this if isinstance(part.this, exp.Filter) else part.this
-    name, arguments = name_of(function), function.expressions
-    if name in SUMS:
-        if len(arguments) != 1 or binder.types.of(arguments, binder.column_types)[0].lower() not in grouping.FLOATING:
-            return None
-    elif name not in CHOOSING and name not in grouping.MOMENTS and name not in grouping.PAIRED:
+    call = part.this.this if isinstance(part.this, exp.Filter) else part.this
+    function, arguments = aggregate_of(call), call.expressions
+    if function is None or function.window_order is WindowOrder.ANY:
+        return None
+    if function.window_order is WindowOrder.FORM:
+        form = order_free(part.this, binder.type_of)
+        return None if form == part.this else _over_window(form, part)
+    if function.window_order is WindowOrder.ONE_IF_FLOATING and (
+        len(arguments) != 1 or binder.type_of(arguments[0]).lower() not in FLOATING
+    ):
         return None
     order = part.args.get("order")
     if not order:
@@ -149,12 +195,15 @@ def _in_one_order(binder: Binder, part: Scalar) -> Scalar | None:
     if frame == _ALL:
         return _over_rows(part, _ALL)
     if frame != _PEERS:
-        return _over_window(grouping.stable(binder, part.this), part)
+        return _over_window(order_free(part.this, binder.type_of), part)
     over = {"partition_by": part.args.get("partition_by") or [], "order": order}
     number = exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), over="OVER", **{k: _copied(v) for k, v in over.items()})
     keys = [*over["partition_by"], *(key.this for key in order.expressions)]
-    return exp.Window(this=exp.Anonymous(this="MAX_BY", expressions=[_over_rows(part, _PEERS), number]),
-                      partition_by=_copied(keys), over="OVER")
+    return exp.Window(
+        this=exp.Anonymous(this="MAX_BY", expressions=[_over_rows(part, _PEERS), number]),
+        partition_by=_copied(keys),
+        over="OVER",
+    )
 
 
 def _copied(value: list[exp.Expr] | exp.Expr) -> list[exp.Expr] | exp.Expr:
@@ -182,8 +231,9 @@ def _frame(window: exp.Window) -> tuple[tuple[str, str | None], tuple[str, str |
         return _PEERS  # type: ignore[return-value]
     if str(spec.args.get("kind", "")).upper() != "RANGE":
         return None
-    start, end = ((_bound(spec.args.get(edge)), _bound(spec.args.get(f"{edge}_side")) or None)
-                  for edge in ("start", "end"))
+    start, end = (
+        (_bound(spec.args.get(edge)), _bound(spec.args.get(f"{edge}_side")) or None) for edge in ("start", "end")
+    )
     return start, end if end[0] else _PEERS[1]
 
 
@@ -210,40 +260,47 @@ def _added(binder: Binder, plan: Plan, found: Sequence[exp.Window]) -> tuple[Pla
                 continue
             known = next((i for i, e in computed if e == expression), None)
             if known is None:
-                known = binder.typed(binder.types.of([expression], binder.column_types)[0])
+                known = binder.new_column(binder.types.of([expression], binder.column_types)[0])
                 computed.append((known, expression))
             keys.append(known)
         full = window.copy()
         full.set("partition_by", [column(k) for k in keys])
-        name = binder.typed(binder.types.of([full], binder.column_types)[0])
+        name = binder.new_column(binder.types.of([full], binder.column_types)[0])
         names.append((window, name))
         groups.setdefault(tuple(sorted(set(keys))), []).append((name, full))
     if computed:
         plan = Project(plan, (*((c, column(c)) for c in plan.columns), *computed))
     for keys_, functions in groups.items():
-        plan = Window(plan, keys_, tuple(functions))
+        plan = node = Window(plan, keys_, tuple(functions))
+        for (_, asked), (_, function) in zip(node.functions, node.with_ties_broken, strict=True):
+            if function != asked:
+                binder.choices[str(next(filter(None, map(name_of, asked.this.walk())))).upper()] = None
         if not keys_:
-            binder.notes.append("A window without PARTITION BY is recomputed as a whole at every change.")
+            binder.notes.append(
+                "A window without PARTITION BY is computed again at every change, over all its rows, which are kept."
+            )
     return plan, names
 
 
-def spelled_out(node: exp.Select) -> exp.Select:
-    """A SELECT in which OVER w is what WINDOW w AS (…) says: its names mean what they mean in the SELECT list.
+def inline_named_windows(node: exp.Select) -> exp.Select:
+    """A SELECT with every OVER w replaced by the definition in WINDOW w AS (…).
 
     >>> from deferred.sql.dialect import parse_query
-    >>> text(spelled_out(parse_query("SELECT SUM(a) OVER w FROM t WINDOW w AS (PARTITION BY b)")))
+    >>> text(inline_named_windows(parse_query("SELECT SUM(a) OVER w FROM t WINDOW w AS (PARTITION BY b)")))
     'SELECT SUM(a) OVER (PARTITION BY b) FROM t'
     """
     definitions = {named.name.casefold(): named for named in node.args.get("windows") or []}
 
-    def put(part: Scalar) -> Scalar | None:
+    def inlined(part: Scalar) -> Scalar | None:
         if isinstance(part, exp.Query) and part is not plain:
-            return part.copy()  # its windows are its own affair
+            return part.copy()  # a subquery has its own WINDOW clause
         if not isinstance(part, exp.Window) or part.args.get("alias") is None:
             return None
         alias = part.args["alias"].name
         if alias.casefold() not in definitions:
-            raise UnknownObjectError(f"OVER {alias}: no WINDOW of that name.")
+            raise UnknownObjectError(
+                f"OVER {alias}: the query has no WINDOW {alias}. Define it with WINDOW {alias} AS (…)."
+            )
         result = part.copy()
         result.set("alias", None)
         for clause in ("partition_by", "order", "spec"):
@@ -254,7 +311,7 @@ def spelled_out(node: exp.Select) -> exp.Select:
 
     plain = node.copy()
     plain.set("windows", None)
-    result = plain.transform(lambda part: put(part) or part, copy=False)
+    result = plain.transform(lambda part: inlined(part) or part, copy=False)
     assert isinstance(result, exp.Select)
     return result
 
@@ -263,5 +320,6 @@ def _check(window: exp.Window) -> None:
     function = window.this
     while isinstance(function, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
         function = function.this
-    if name_of(function) not in FUNCTIONS:
+    is_known_aggregate = aggregate_of(function) is not None and not collects_in_any_order(function)
+    if name_of(function) not in FUNCTIONS and not is_known_aggregate:
         raise UnsupportedSQLError(f"The window function {text(window)[:80]} is not supported in a view.")
