@@ -1,1 +1,1 @@
-"""Base logs and transactions: tracking, the ledger of commits, cuts, the net change between two of them."""
+"""Base tables and their logs: tracking, the kinds of sources, the ledger of commits, cuts, transactions, leases."""

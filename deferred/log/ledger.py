@@ -1,27 +1,25 @@
-"""The ledger: every commit of a tracked table, found whoever made it, and given its place in time; and cuts."""
+"""The ledger: every commit of a tracked table, whoever made it, with its place in time; and cuts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from deferred.errors import InvalidInputError, LogLostError
 from deferred.log.context import Context
-from deferred.log.history import Commit, DeltaLog
+from deferred.log.delta_log import TICK, Commit
+from deferred.log.sources import source_of
 from deferred.metadata import Cut, LedgerEntry, TableRecord, TransactionRecord, utc_now
 
-TICK = timedelta(microseconds=1)
-
 Recover = Callable[[str], TransactionRecord | None]
-"""Brings a transaction that was found unfinished to its end, if nobody living is at it; answers its record, None
-for one that this warehouse knows nothing of (another warehouse's, on the same table)."""
+"""Finishes a transaction that was interrupted, unless its process is still running; returns its record, None for a
+transaction of another warehouse on the same table."""
 
 
 def sync(context: Context, tables: Iterable[TableRecord], recover: Recover) -> int:
-    """Enter what is new in the tables' own logs into the ledger; answers how many commits that were.
+    """Enter the new commits of the tables into the ledger. Returns the number of new commits.
 
-    A transaction that ends while the tables are read one by one would be seen in the later ones only. So the tables
-    are read again until no reading brings a new transaction: what the ledger knows of one is then all of it.
+    A transaction that ends while the tables are read one by one would be seen only in the later ones. So the tables
+    are read again until no new transaction is found: then the ledger has all commits of every transaction it has.
     """
     listed = list(tables)
     total, fresh = 0, True
@@ -33,38 +31,21 @@ def sync(context: Context, tables: Iterable[TableRecord], recover: Recover) -> i
 
 
 def _sync_table(context: Context, table: TableRecord, recover: Recover) -> list[LedgerEntry]:
-    if table.kind == "log":
-        return []  # its owner hands us the changes; append_changes writes the ledger
-    log = _trusted(table)
+    source = source_of(context, table)
     last = context.metadata.ledger.last(table.id)
     known = last.version if last else table.first_version - 1
-    if log.version == known:
+    commits = source.commits(known)
+    if not commits:
         return []
-    if log.version < known:
-        raise LogLostError(f"Table {table.name} is at version {log.version}, older than version {known} that was seen "
-                           f"before: it was replaced by an older copy. `rebuild` the views that read it.")
-    commits = log.commits(known)
     names = {name for commit in commits if (name := _transaction(commit))}
     transactions = {name: record for name in names if (record := recover(name)) is not None}
     if names:
-        commits = _settled(DeltaLog(table.location).commits(known), transactions)  # recovering may have added some
-    if log.columns != table.columns:
-        context.metadata.tables.update(table.id, columns=log.columns)
+        commits = _settled(source_of(context, table).commits(known), transactions)  # recovering may have added some
+    if source.columns != table.columns:
+        context.metadata.tables.update(table.id, columns=source.columns)
     entries = placed(table.id, commits, transactions, last.timestamp if last else None)
     context.metadata.ledger.append(entries)
     return entries
-
-
-def _trusted(table: TableRecord) -> DeltaLog:
-    try:
-        log = DeltaLog(table.location)
-    except InvalidInputError as error:
-        raise LogLostError(f"Table {table.name} cannot be read: {error} Restore it, or drop the views on it and "
-                           f"untrack it.") from None
-    if table.delta_id and log.id != table.delta_id:
-        raise LogLostError(f"Table {table.name} at {table.location} was dropped and made anew; its log says nothing "
-                           f"of what became of the old rows. `rebuild` the views that read it.")
-    return log
 
 
 def _transaction(commit: Commit) -> str | None:
@@ -72,7 +53,7 @@ def _transaction(commit: Commit) -> str | None:
 
 
 def _settled(commits: Sequence[Commit], transactions: dict[str, TransactionRecord]) -> list[Commit]:
-    """The commits before the first one of a transaction that is still under way."""
+    """The commits before the first one of a transaction that is still running."""
     result = []
     for commit in commits:
         record = transactions.get(_transaction(commit) or "")
@@ -82,9 +63,10 @@ def _settled(commits: Sequence[Commit], transactions: dict[str, TransactionRecor
     return result
 
 
-def placed(table_id: int, commits: Sequence[Commit], transactions: dict[str, TransactionRecord],
-           before: datetime | None) -> list[LedgerEntry]:
-    """Commits with times that never go back, and one time for all that lies between a transaction's commits."""
+def placed(
+    table_id: int, commits: Sequence[Commit], transactions: dict[str, TransactionRecord], before: datetime | None
+) -> list[LedgerEntry]:
+    """Commits with times that never go back, and one time for all commits from a transaction's first to its last."""
     ends = {_transaction(c): i for i, c in enumerate(commits) if _transaction(c)}
     entries: list[LedgerEntry] = []
     i = 0
@@ -94,7 +76,7 @@ def placed(table_id: int, commits: Sequence[Commit], transactions: dict[str, Tra
         while j <= end:
             end = max(end, ends.get(_transaction(commits[j]), j))
             j += 1
-        span = commits[i:end + 1]
+        span = commits[i : end + 1]
         moment = max(_moment(c, transactions) for c in span)
         if before is not None:
             moment = max(moment, before + TICK)
@@ -105,7 +87,7 @@ def placed(table_id: int, commits: Sequence[Commit], transactions: dict[str, Tra
 
 def _moment(commit: Commit, transactions: dict[str, TransactionRecord]) -> datetime:
     if commit.mark is not None and "cut" in commit.mark:
-        # A view's commit has its place where the state that it shows has: until that time, it is the view's state.
+        # A refresh has the time of the cut that it shows, not that of its commit.
         return Cut.from_json(commit.mark["cut"]).timestamp
     name = _transaction(commit)
     record = transactions.get(name) if name else None
@@ -113,7 +95,7 @@ def _moment(commit: Commit, transactions: dict[str, TransactionRecord]) -> datet
 
 
 def cut(context: Context, tables: Sequence[TableRecord], until: datetime | None, since: Cut | None) -> Cut:
-    """The cut at a time, the latest by default: one version a table, no transaction in halves, never before `since`."""
+    """The cut at a time, by default the latest: one version per table, no transaction split, never before `since`."""
     ledger = context.metadata.ledger
     newest = [entry.timestamp for table in tables if (entry := ledger.last(table.id))]
     now = max([utc_now(), *newest])
@@ -131,7 +113,7 @@ def cut(context: Context, tables: Sequence[TableRecord], until: datetime | None,
 
 
 def _unsplit(context: Context, tables: Sequence[TableRecord], versions: dict[int, int], since: Cut | None) -> None:
-    """Step back before any transaction of which another table of the cut has not everything."""
+    """Step back before every transaction that has commits after the cut in another table."""
     ledger = context.metadata.ledger
     changed = True
     while changed:
@@ -148,7 +130,9 @@ def _unsplit(context: Context, tables: Sequence[TableRecord], versions: dict[int
 
 
 def _reaches_past(context: Context, transaction: str, table_id: int, version: int) -> bool:
-    """Whether a transaction has commits in a table that lie after a version."""
+    """Whether a transaction has commits in a table after a version."""
     last = context.metadata.ledger.last(table_id)
-    return last is not None and any(entry.transaction_id == transaction
-                                    for entry in context.metadata.ledger.between(table_id, version, last.version))
+    return last is not None and any(
+        entry.transaction_id == transaction
+        for entry in context.metadata.ledger.between(table_id, version, last.version)
+    )

@@ -1,13 +1,13 @@
-"""Tracking: which Delta tables a warehouse knows, where they lie, and which kind of log they have."""
+"""Tracking: which Delta tables a warehouse knows, where they are, and where their changes come from."""
 
 from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 
-from deferred.algebra.plan import COUNT
+from sqlglot import exp
+
 from deferred.errors import (
     DeferredError,
     InvalidInputError,
@@ -16,112 +16,117 @@ from deferred.errors import (
     UnknownObjectError,
     nearest,
 )
-from deferred.log.changes import BATCH
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog, is_delta
-from deferred.metadata import LedgerEntry, TableRecord
-from deferred.spark import bags
-from deferred.spark.engine import table
-from deferred.sql.dialect import quoted
+from deferred.log.delta_log import DeltaLog, is_delta
+from deferred.log.sources import class_of, is_tracked, source_of, trackable
+from deferred.metadata import LedgerEntry, TableRecord, utc_now
+from deferred.sql.dialect import text
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def check_name(name: str, what: str) -> str:
-    """A table's or view's name: a plain identifier, so that it can be a folder, a DAG and a word in SQL.
+    """The name of a table or view: a plain identifier, so that it can be a folder, a DAG and a name in SQL.
 
     >>> check_name("sales_2024", "view")
     'sales_2024'
     """
     if not isinstance(name, str) or not _PLAIN.match(name) or len(name) > 128:
-        raise InvalidNameError(f"{name!r} cannot be the name of a {what}: use letters, digits and underscores, and "
-                               f"begin with a letter or underscore.")
+        raise InvalidNameError(
+            f"{name!r} cannot be the name of a {what}: use letters, digits and underscores, and "
+            f"begin with a letter or underscore."
+        )
     return name
 
 
 def check_free(context: Context, name: str) -> None:
+    """Refuse a name that a tracked table or a view has."""
     taken = context.metadata.tables.find(name)
     if taken is not None:
-        raise NameTakenError(f"There is a {'view' if taken.kind == 'view' else 'tracked table'} {taken.name} already. "
-                             f"Choose another name, or drop it first.")
+        raise NameTakenError(
+            f"There is a {class_of(taken).noun} {taken.name} already. Choose another name, or drop it first."
+        )
 
 
-def track(context: Context, name: str, path_or_name: str, key: Sequence[str] | None,
-          references: Mapping[str, str] | None, log: str) -> TableRecord:
-    """Register a Delta table; its change feed is turned on, unless its owner will hand us the changes."""
+def track(
+    context: Context,
+    name: str,
+    path_or_name: str,
+    key: Sequence[str] | None,
+    references: Mapping[str, str] | None,
+    log: str,
+) -> TableRecord:
+    """Register a Delta table; `log` says where its changes come from, see deferred.log.sources."""
     check_name(name, "table")
-    if log not in ("feed", "table"):
-        raise InvalidInputError(f"log={log!r}: a table's log is 'feed' (its change data feed) or 'table' (rows that "
-                                f"its owner hands over with append_changes).")
+    source = trackable(log)
     check_free(context, name)
     location = locate(context, path_or_name)
     same = next((t for t in context.metadata.tables.all() if t.location == location), None)
     if same is not None:
         raise NameTakenError(f"{path_or_name} is tracked already, as {same.name}.")
+    _check_columns(DeltaLog(location), name, key, references)
+    log_location = source.set_up(context, name, location)
     state = DeltaLog(location)
-    _check_columns(state, name, key, references)
-    log_location = None
-    if log == "feed":
-        enable_feed(context, location)
-        state = DeltaLog(location)
-    else:
-        log_location = _log_table(context, name, state)
     record = context.metadata.tables.add(
-        name=name, location=location, kind="feed" if log == "feed" else "log", delta_id=state.id,
-        log_location=log_location, key=tuple(key or ()), references=dict(references or {}), columns=state.columns,
-        first_version=state.version)
+        name=name,
+        location=location,
+        kind=source.kind,
+        delta_id=state.id,
+        log_location=log_location,
+        key=tuple(key or ()),
+        references=dict(references or {}),
+        columns=state.columns,
+        first_version=state.version,
+    )
     _begin(context, record, state)
     return record
 
 
-def _log_table(context: Context, name: str, state: DeltaLog) -> str:
-    location = context.folder("logs", f"{name}-{uuid.uuid4().hex[:8]}")
-    bags.create(context.engine, location, [*state.columns, (COUNT, "bigint"), (BATCH, "bigint")], [BATCH])
-    return location
-
-
 def _begin(context: Context, record: TableRecord, state: DeltaLog) -> None:
-    first = next(iter(state.newest_first()))
-    context.metadata.ledger.append([LedgerEntry(record.id, first.version, first.timestamp, None, first.operation)])
+    """Enter the version at which a table is tracked as the first one of the ledger."""
+    first = next(state.newest_first(), None)
+    moment, operation = (first.timestamp, first.operation) if first else (utc_now(), None)  # its file may be gone
+    context.metadata.ledger.append([LedgerEntry(record.id, state.version, moment, None, operation)])
 
 
-def trusted_again(context: Context, source: TableRecord) -> None:
-    """Make sure that a table's log can be relied on from now on: its feed is on, and it is the table we know.
+def trusted_again(context: Context, record: TableRecord) -> None:
+    """Make sure that a table's changes are recorded from now on, and that it is the table that the ledger knows.
 
-    One that was made anew at its place, or replaced by an older copy, is taken as it is. Every view that reads it is
-    marked then: its cuts mean a table that is no more.
+    A table that was recreated, or replaced by an older copy, is taken as it is. Every view that reads it is marked
+    then: the versions in its cuts are those of a table that no longer exists.
     """
-    if not is_delta(source.location):
-        return  # the next look at its log says so, by name
-    if source.kind != "log":
-        enable_feed(context, source.location)
-    state = DeltaLog(source.location)
-    last = context.metadata.ledger.last(source.id)
-    if state.id == source.delta_id and (last is None or state.version >= last.version):
+    if not is_delta(record.location):
+        return  # the next look at its log raises an error that names the table
+    source = source_of(context, record)
+    replaced = source.was_replaced
+    log_location = source.resume()
+    if not replaced:
         return
-    for view in context.metadata.views.dependents(source.id):
-        context.metadata.views.update(view.id, state="broken", problem=f"Table {source.name} was made anew.")
-    context.metadata.ledger.prune(source.id, 2**62)
+    state = DeltaLog(record.location)
+    for view in context.metadata.views.dependents(record.id):
+        context.metadata.views.update(
+            view.id, state="broken", problem=f"Table {record.name} was dropped and recreated."
+        )
+    context.metadata.ledger.prune(record.id, 2**62)
     record = context.metadata.tables.update(
-        source.id, delta_id=state.id, columns=state.columns, first_version=state.version,
-        log_location=_log_table(context, source.name, state) if source.kind == "log" else None)
+        record.id,
+        delta_id=state.id,
+        columns=state.columns,
+        first_version=state.version,
+        log_location=log_location,
+    )
     _begin(context, record, state)
 
 
 def untrack(context: Context, name: str) -> None:
+    """Forget a table that no view reads."""
     record = context.metadata.tables.get(name)
-    if record.kind == "view":
-        raise InvalidInputError(f"{name} is a view; drop it instead.")
+    if not is_tracked(record):
+        raise InvalidInputError(f"{name} is a {class_of(record).noun}; drop it instead.")
     users = context.metadata.views.dependents(record.id)
     if users:
         raise InvalidInputError(f"Table {name} is read by {', '.join(v.name for v in users)}; drop those views first.")
     context.metadata.tables.remove(record.id)
-
-
-def enable_feed(context: Context, location: str) -> None:
-    """Turn on the change data feed: from here on every commit says what it changed, whoever makes it."""
-    if not DeltaLog(location).has_feed:
-        context.engine.write(f"ALTER TABLE {table(location)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
 
 
 def locate(context: Context, path_or_name: str) -> str:
@@ -132,15 +137,20 @@ def locate(context: Context, path_or_name: str) -> str:
         location = location.removeprefix("file://")
         if not is_delta(location):
             there = "is not a Delta table" if os.path.exists(location) else "does not exist"
-            raise InvalidInputError(f"{given} {there}. Write it as Delta first (df.write.format('delta').save(…)); "
-                                    f"only Delta tables can be tracked.")
+            raise InvalidInputError(
+                f"{given} {there}. Write it as Delta first (df.write.format('delta').save(…)); "
+                f"only Delta tables can be tracked."
+            )
         return location.rstrip("/")
-    name = ".".join(quoted(part.strip("`")) for part in given.split("."))
+    parts = [exp.to_identifier(part.strip("`"), quoted=True) for part in given.split(".")]
+    named = exp.Dot.build(parts) if len(parts) > 1 else parts[0]
     try:
-        (detail,) = context.engine.rows(f"DESCRIBE DETAIL {name}")
+        # In the user's session, which may have another current schema than ours.
+        (detail,) = context.engine.sql(text(exp.Describe(this=named, style="DETAIL"))).collect()
     except DeferredError as error:
-        raise UnknownObjectError(f"{given} is neither the path of a Delta table nor a table in Spark's catalog: "
-                                 f"{error}") from None
+        raise UnknownObjectError(
+            f"{given} is neither the path of a Delta table nor a table in Spark's catalog: {error}"
+        ) from None
     if detail["format"] != "delta":
         raise InvalidInputError(f"Table {given} is {detail['format']}, not Delta; only Delta tables can be tracked.")
     return str(detail["location"]).removeprefix("file://").removeprefix("file:").rstrip("/")
@@ -152,14 +162,17 @@ def find(context: Context, path: tuple[str, ...]) -> TableRecord:
         record = context.metadata.tables.find(path[0])
         if record is None:
             names = [t.name for t in context.metadata.tables.all()]
-            raise UnknownObjectError(f"No tracked table or view {path[0]}{nearest(path[0], names)}. "
-                                     f"Track a Delta table with track(name, path) before a view reads it.")
+            raise UnknownObjectError(
+                f"No tracked table or view {path[0]}{nearest(path[0], names)} "
+                f"Track a Delta table with track(name, path) before a view reads it."
+            )
         return record
     location = locate(context, ".".join(path))
     record = next((t for t in context.metadata.tables.all() if t.location == location), None)
     if record is None:
-        raise UnknownObjectError(f"Table {'.'.join(path)} is not tracked; track it with "
-                                 f"track(name, {'.'.join(path)!r}) first.")
+        raise UnknownObjectError(
+            f"Table {'.'.join(path)} is not tracked; track it with track(name, {'.'.join(path)!r}) first."
+        )
     return record
 
 

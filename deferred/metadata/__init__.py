@@ -1,4 +1,4 @@
-"""The metadata room: what is tracked, what every view shows, who is at work. No Spark here, no SQLAlchemy outside."""
+"""The metadata room: what is tracked, what every view shows, who is working. No Spark here, no SQLAlchemy outside."""
 
 from deferred.metadata.records import (
     Cut,
@@ -6,7 +6,7 @@ from deferred.metadata.records import (
     LedgerEntry,
     OperationRecord,
     OperationState,
-    TableKind,
+    RememberedDefinition,
     TableRecord,
     TransactionRecord,
     TransactionState,
@@ -23,7 +23,7 @@ __all__ = [
     "Metadata",
     "OperationRecord",
     "OperationState",
-    "TableKind",
+    "RememberedDefinition",
     "TableRecord",
     "TransactionRecord",
     "TransactionState",

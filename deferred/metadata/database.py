@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
+from deferred import failpoints
 from deferred.errors import MetadataError
 
 # Not Alembic's default name: Airflow keeps its own history under that, and may live in the same PostgreSQL database.
@@ -43,12 +45,13 @@ class Database:
         return Path(self.url.database) if self.url.get_backend_name() == "sqlite" and self.url.database else None
 
     def make_folder(self) -> None:
-        """Make the folder of a SQLite file, so that a new database can be created in it."""
+        """Create the folder of a SQLite file, so that a new database can be created in it."""
         if self.file is not None:
+            failpoints.reached("folder of the metadata database")
             try:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise MetadataError(f"the folder of the metadata database {self} cannot be made: {error}") from None
+                raise MetadataError(f"The folder of the metadata database {self} cannot be created: {error}.") from None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
@@ -69,7 +72,7 @@ class Database:
             yield connection
 
     def revision(self) -> str | None:
-        """The revision of the schema; None when there is no schema of ours."""
+        """Returns the revision of the schema; None when there is no schema of ours."""
         with self.read() as session:
             if not inspect(session.connection()).has_table(VERSION_TABLE):
                 return None
@@ -77,12 +80,12 @@ class Database:
             return revision
 
     def insert(self, table: type[Any]) -> Upsert:
-        """An INSERT that knows ON CONFLICT: both databases have it, each in its own dialect."""
+        """Returns an INSERT that takes ON CONFLICT: both databases have it, each in its own dialect."""
         target: Table = table.__table__
         return postgresql.insert(target) if self.url.get_backend_name() == "postgresql" else sqlite.insert(target)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextlib.contextmanager
@@ -98,16 +101,16 @@ class Database:
     def _explain(self, reason: str) -> str:
         for secret in _secrets(self.url):
             reason = reason.replace(secret, "***")
-        remedy = "check that it runs, and the address, user and password of `metadata_url`"
+        remedy = "Check that it is running, and the address, user and password in `metadata_url`."
         if self.file is not None:
-            remedy = "check the path and its permissions"
+            remedy = "Check the path and its permissions."
             if "locked" in reason:
-                remedy = "another process keeps it locked; try again when that one has ended"
-        return f"the metadata database {self} cannot be used: {reason}; {remedy}"
+                remedy = "Another process keeps it locked; try again when that process has ended."
+        return f"The metadata database {self} cannot be used: {reason.rstrip('.')}. {remedy}"
 
 
 def parse_url(text: str) -> URL:
-    """The URL with its driver named, or a MetadataError that says what a usable one looks like.
+    """Returns the URL with its driver named; a MetadataError says what a usable one looks like.
 
     >>> str(parse_url("postgresql://people@host/deferred"))
     'postgresql+psycopg://people@host/deferred'
@@ -116,22 +119,23 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise MetadataError(
-            "the metadata URL cannot be read; write sqlite:///path/to/metadata.db or postgresql://user:password@host/name"
+            "The metadata URL cannot be read; write sqlite:///path/to/metadata.db or "
+            "postgresql://user:password@host/name."
         ) from None
     if "@" in (url.host or ""):
-        raise MetadataError("the metadata URL has more than one @; write an @ inside the password as %40")
+        raise MetadataError("The metadata URL has more than one @; write an @ inside the password as %40.")
     backend = url.get_backend_name()
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        raise MetadataError(f"the metadata database can be SQLite or PostgreSQL, and not {backend}")
+        raise MetadataError(f"The metadata database must be SQLite or PostgreSQL, not {backend}.")
     if url.database in (None, "", ":memory:"):
-        raise MetadataError("processes cannot share a metadata database in memory; name a file: sqlite:///metadata.db")
+        raise MetadataError("Processes cannot share a metadata database in memory; name a file: sqlite:///metadata.db.")
     return url
 
 
 def shown_url(url: URL) -> str:
-    """The URL as it may be printed.
+    """Returns the URL as it may be printed.
 
     >>> shown_url(make_url("postgresql://me:secret@host/db?sslpassword=other"))
     'postgresql://me:***@host/db?sslpassword=***'
@@ -146,6 +150,28 @@ def _secrets(url: URL) -> list[str]:
 
 
 def _create_engine(url: URL) -> Engine:
+    engine = _create_plain_engine(url)
+    if failpoints.active():
+        event.listen(engine, "before_cursor_execute", _note_write)
+        event.listen(engine, "rollback", _written)
+        event.listen(engine, "commit", lambda connection: failpoints.reached(f"metadata: {_written(connection)}"))
+    return engine
+
+
+_WRITE = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM|(?:CREATE|ALTER|DROP) TABLE)\s+(\w+)", re.IGNORECASE)
+
+
+def _note_write(connection: Connection, cursor: object, statement: str, *_: object) -> None:
+    if found := _WRITE.match(statement):
+        connection.info.setdefault("written", []).append(" ".join(found.groups()))
+
+
+def _written(connection: Connection) -> str:
+    """What the connection has written since the last commit, each kind of statement once."""
+    return ", ".join(dict.fromkeys(connection.info.pop("written", ()))) or "nothing"
+
+
+def _create_plain_engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url)
         event.listen(engine, "connect", _prepare_sqlite)
@@ -155,7 +181,7 @@ def _create_engine(url: URL) -> Engine:
     try:
         return create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ModuleNotFoundError:
-        raise MetadataError("PostgreSQL needs its driver: pip install 'deferred[postgres]'") from None
+        raise MetadataError("PostgreSQL needs its driver: pip install 'deferred[postgres]'.") from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:

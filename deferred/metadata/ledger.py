@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, select
 
+from deferred.metadata import leases
 from deferred.metadata.database import Database
 from deferred.metadata.models import LedgerRow
-from deferred.metadata.records import LedgerEntry
+from deferred.metadata.records import Lease, LedgerEntry
 
 
 class LedgerStore:
@@ -20,19 +21,15 @@ class LedgerStore:
         self._database = database
 
     def last(self, table_id: int) -> LedgerEntry | None:
-        """The newest known commit of a table."""
+        """Returns the newest known commit of a table."""
         return self._newest(LedgerRow.table_id == table_id)
 
     def at(self, table_id: int, timestamp: datetime) -> LedgerEntry | None:
-        """The greatest version that existed at a moment."""
+        """Returns the commit of the greatest version that existed at a moment."""
         return self._newest(LedgerRow.table_id == table_id, LedgerRow.timestamp <= timestamp)
 
-    def version(self, table_id: int, version: int) -> LedgerEntry | None:
-        """The entry of one version."""
-        return self._newest(LedgerRow.table_id == table_id, LedgerRow.version == version)
-
     def between(self, table_id: int, after: int, upto: int) -> list[LedgerEntry]:
-        """The commits with after < version <= upto, oldest first."""
+        """Returns the commits with after < version <= upto, oldest first."""
         statement = (
             select(LedgerRow)
             .where(LedgerRow.table_id == table_id, LedgerRow.version > after, LedgerRow.version <= upto)
@@ -41,8 +38,11 @@ class LedgerStore:
         with self._database.read() as session:
             return [row.record() for row in session.scalars(statement)]
 
-    def append(self, entries: Sequence[LedgerEntry]) -> None:
-        """Add commits in one transaction; a version that is there already stays, since two may sync at once."""
+    def append(self, entries: Sequence[LedgerEntry], under: Iterable[Lease] = ()) -> None:
+        """Add commits in one transaction; an existing version stays as it is: two processes may sync at once.
+
+        LeaseLostError, and nothing is added, if one of the leases `under` which it is done was taken over.
+        """
         statement = self._database.insert(LedgerRow).on_conflict_do_nothing(index_elements=["table_id", "version"])
         # One order for all writers: two that insert the same versions crosswise would deadlock on PostgreSQL.
         ordered = sorted(entries, key=lambda entry: (entry.table_id, entry.version))
@@ -50,10 +50,11 @@ class LedgerStore:
         if not rows:
             return
         with self._database.write() as session:
+            leases.check(session, under)
             session.connection().execute(statement, rows)
 
     def prune(self, table_id: int, before_version: int) -> int:
-        """Forget the commits before a version; how many there were."""
+        """Remove the commits before a version; returns how many there were."""
         statement = delete(LedgerRow).where(LedgerRow.table_id == table_id, LedgerRow.version < before_version)
         with self._database.write() as session:
             return session.connection().execute(statement).rowcount

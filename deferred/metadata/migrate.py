@@ -1,4 +1,4 @@
-"""The schema's history, run from Python: upgrade, downgrade, and why a database cannot be used as it is."""
+"""The history of the schema, run from Python: upgrade, downgrade, and why a database cannot be used as it is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import contextlib
 import importlib.resources
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, inspect, text
@@ -37,7 +34,7 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def current(url: str) -> str | None:
-    """The revision of a database; None when it has none of our tables."""
+    """Returns the revision of a database; None when it has none of our tables."""
     with _opened(url) as database:
         if database.file is not None and not database.file.exists():
             return None
@@ -45,21 +42,14 @@ def current(url: str) -> str | None:
 
 
 def head() -> str:
-    """The newest revision of the history."""
+    """Returns the newest revision of the history."""
     newest = ScriptDirectory.from_config(_configuration()).get_current_head()
     assert newest is not None, "the migrations folder is empty"
     return newest
 
 
-def differences(url: str) -> list[Any]:
-    """What a database lacks, or has too much, compared with the models; empty at head."""
-    with _opened(url) as database, database.connection() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        return list(compare_metadata(context, Base.metadata))
-
-
 def create_if_empty(database: Database) -> None:
-    """Give an empty database its schema; one that holds anything at all is left as it is."""
+    """Create the schema in an empty database; one that holds any table is left as it is."""
     with database.connection() as connection:
         empty = not inspect(connection).get_table_names()
     if empty:
@@ -67,21 +57,21 @@ def create_if_empty(database: Database) -> None:
 
 
 def unusable(database: Database) -> MetadataError:
-    """Why this code cannot work with a database of another revision, and what to do."""
+    """Returns the error that says why this code cannot work with a database of another revision, and what to do."""
     revision = database.revision()
     if revision is None:
         return MetadataError(
-            f"the metadata database {database} has no schema of deferred; create it with `deferred init` "
-            "(an empty database) or `deferred db upgrade`"
+            f"The metadata database {database} has no schema of deferred; create it with `deferred init` "
+            "(an empty database) or `deferred db upgrade`."
         )
     if revision in {script.revision for script in ScriptDirectory.from_config(_configuration()).walk_revisions()}:
         return MetadataError(
-            f"the metadata database {database} is at the older revision {revision} and {REVISION} is needed; "
-            "run `deferred db upgrade`"
+            f"The metadata database {database} is at the older revision {revision}, and {REVISION} is needed; "
+            "run `deferred db upgrade`."
         )
     return MetadataError(
-        f"the metadata database {database} is at revision {revision}, which this version of deferred does not know "
-        f"(it knows {REVISION}); upgrade the package deferred"
+        f"The metadata database {database} is at revision {revision}, which this version of deferred does not know "
+        f"(it knows {REVISION}); upgrade the package deferred."
     )
 
 
@@ -129,4 +119,4 @@ def _readable_errors(database: Database) -> Iterator[None]:
     try:
         yield
     except CommandError as error:
-        raise MetadataError(f"the metadata database {database} cannot be migrated: {error}") from error
+        raise MetadataError(f"The metadata database {database} cannot be migrated: {error}.") from error

@@ -1,4 +1,4 @@
-"""The declarative models: one class a table, and how a row becomes a record. Queries live in the stores."""
+"""The declarative models: one class per table, and how a row becomes a record. Queries live in the stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deferred.metadata.records import (
     LedgerEntry,
     OperationRecord,
     OperationState,
-    TableKind,
+    RememberedDefinition,
     TableRecord,
     TransactionRecord,
     TransactionState,
@@ -25,12 +25,13 @@ from deferred.metadata.records import (
     ViewState,
     in_utc,
 )
+from deferred.options import OPTION_NAMES, ViewOptions
 
-REVISION = "0001"  # the revision of migrations/ that these models describe
+REVISION = "0002"  # the revision of migrations/ that these models describe
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """A moment with microseconds, in UTC both ways: SQLite forgets the zone, PostgreSQL answers in its session's."""
+    """A moment with microseconds, in UTC both ways: SQLite forgets the zone, PostgreSQL returns its session's."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -57,6 +58,19 @@ class CutText(TypeDecorator[Cut]):
         return None if value is None else Cut.from_json(value)
 
 
+class DefinitionJSON(TypeDecorator[RememberedDefinition]):
+    """The remembered definition of a view as JSON."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: RememberedDefinition | None, dialect: Dialect) -> dict[str, Any] | None:
+        return None if value is None else value.to_json()
+
+    def process_result_value(self, value: dict[str, Any] | None, dialect: Dialect) -> RememberedDefinition | None:
+        return None if value is None else RememberedDefinition.from_json(value)
+
+
 # SQLite numbers rows by itself only in a column declared INTEGER, which holds 64 bits there anyway.
 Identity = BigInteger().with_variant(Integer, "sqlite")
 
@@ -75,6 +89,7 @@ class Base(DeclarativeBase):
     type_annotation_map = {
         datetime: UTCDateTime,
         Cut: CutText,
+        RememberedDefinition: DefinitionJSON,
         int: BigInteger,
         str: Text,
         dict[str, Any]: JSON,
@@ -83,15 +98,15 @@ class Base(DeclarativeBase):
 
 
 def name_key(name: str) -> str:
-    """The form in which names are compared: without case, and the same on both databases."""
+    """Returns a name in the form in which names are compared: without case, and the same on both databases."""
     return name.casefold()
 
 
 def changes(row: type[Base], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The column values for an update with a record's fields; a field that does not exist is the caller's mistake."""
+    """Returns the column values for an update; a field that does not exist is a mistake of the caller."""
     unknown = fields.keys() - row.__table__.columns.keys()
     if unknown:
-        raise TypeError(f"{row.__tablename__} have no {', '.join(sorted(unknown))}")
+        raise TypeError(f"The table {row.__tablename__} has no column {', '.join(sorted(unknown))}.")
     values = dict(fields)
     if "name" in values:
         values["name_key"] = name_key(values["name"])
@@ -112,7 +127,7 @@ class TableRow(Base):
     name: Mapped[str]
     name_key: Mapped[str] = mapped_column(unique=True)
     location: Mapped[str]
-    kind: Mapped[TableKind] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(16))
     delta_id: Mapped[str | None]
     log_location: Mapped[str | None]
     key: Mapped[list[Any]]
@@ -212,7 +227,7 @@ class ViewRow(Base):
     refresh_every: Mapped[str | None]
     target_lag: Mapped[str | None]
     columns: Mapped[list[Any]]
-    definition: Mapped[dict[str, Any]]
+    definition: Mapped[RememberedDefinition]
     location: Mapped[str]
     table_id: Mapped[int] = mapped_column(ForeignKey("tables.id"), index=True)
     state: Mapped[ViewState] = mapped_column(String(16))
@@ -233,14 +248,9 @@ class ViewRow(Base):
             id=self.id,
             name=self.name,
             sql=self.sql,
-            scenario=self.scenario,
-            refresh_policy=self.refresh_policy,
-            policy=self.policy,
-            propagate_every=self.propagate_every,
-            refresh_every=self.refresh_every,
-            target_lag=self.target_lag,
+            options=ViewOptions(**{name: getattr(self, name) for name in OPTION_NAMES}),
             columns=_columns(self.columns),
-            definition=dict(self.definition),
+            definition=self.definition,
             location=self.location,
             table_id=self.table_id,
             state=self.state,
@@ -303,14 +313,22 @@ class OperationRow(Base):
 
 
 class LeaseRow(Base):
-    """Who is at work on what, and until when."""
+    """Who is working on what, and until when; nobody where the owner is empty."""
 
     __tablename__ = "leases"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     owner: Mapped[str]
+    token: Mapped[int]
     acquired_at: Mapped[datetime]
     expires_at: Mapped[datetime]
 
-    def record(self) -> Lease:
-        return Lease(name=self.name, owner=self.owner, acquired_at=self.acquired_at, expires_at=self.expires_at)
+    def record(self, left_by: str = "") -> Lease:
+        return Lease(
+            name=self.name,
+            owner=self.owner,
+            token=self.token,
+            acquired_at=self.acquired_at,
+            expires_at=self.expires_at,
+            left_by=left_by,
+        )

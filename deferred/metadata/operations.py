@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,7 @@ from sqlalchemy import delete, select, update
 from deferred.errors import UnknownObjectError
 from deferred.metadata.database import Database
 from deferred.metadata.models import OperationRow, changes, name_key
-from deferred.metadata.records import Cut, OperationRecord, OperationState, utc_now
+from deferred.metadata.records import OperationRecord, OperationState, utc_now
 
 
 class OperationStore:
@@ -25,30 +24,24 @@ class OperationStore:
         self,
         *,
         kind: str,
+        operation_id: str,
         view_id: int | None = None,
         view: str | None = None,
-        operation_id: str | None = None,
-        from_cut: Cut | None = None,
-        to_cut: Cut | None = None,
-        strategy: str | None = None,
         requested_by: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> OperationRecord:
-        """Write down that an operation begins; it gets a new id unless one is given."""
+        """Record that an operation begins."""
         row = OperationRow(
-            id=operation_id or uuid.uuid4().hex,
+            id=operation_id,
             view_id=view_id,
             view=view,
             view_key=None if view is None else name_key(view),
             kind=kind,
             state="running",
-            from_cut=from_cut,
-            to_cut=to_cut,
             rows_read=0,
             rows_deleted=0,
             rows_inserted=0,
             seconds={},
-            strategy=strategy,
             started_at=utc_now(),
             requested_by=requested_by,
             details=dict(details or {}),
@@ -59,7 +52,7 @@ class OperationStore:
             return row.record()
 
     def finish(self, operation_id: str, state: OperationState, **fields: Any) -> OperationRecord:
-        """Write down how an operation ended, with any fields of OperationRecord that are known by then."""
+        """Record how an operation ended, with any fields of OperationRecord that are known by then."""
         values = changes(OperationRow, {"finished_at": utc_now(), **fields, "state": state})
         with self._database.write() as session:
             session.execute(update(OperationRow).where(OperationRow.id == operation_id).values(values))
@@ -69,31 +62,27 @@ class OperationStore:
             return row.record()
 
     def get(self, operation_id: str) -> OperationRecord:
-        """The operation with that id."""
+        """Returns the operation with that id."""
         with self._database.read() as session:
             row = session.get(OperationRow, operation_id)
             if row is None:
                 raise _no_id(operation_id)
             return row.record()
 
-    def recent(
-        self, view_name: str | None = None, limit: int = 50, state: OperationState | None = None
-    ) -> list[OperationRecord]:
-        """The newest operations first: of all views or one, of all states or one."""
+    def recent(self, view_name: str | None = None, limit: int = 50) -> list[OperationRecord]:
+        """Returns the newest operations first, of all views or of one."""
         statement = select(OperationRow).order_by(OperationRow.started_at.desc(), OperationRow.id.desc()).limit(limit)
         if view_name is not None:
             statement = statement.where(OperationRow.view_key == name_key(view_name))
-        if state is not None:
-            statement = statement.where(OperationRow.state == state)
         with self._database.read() as session:
             return [row.record() for row in session.scalars(statement)]
 
     def prune(self, before: datetime) -> int:
-        """Forget the ended operations that began before a moment; how many there were."""
+        """Remove the finished operations that began before a moment; returns how many there were."""
         statement = delete(OperationRow).where(OperationRow.state != "running", OperationRow.started_at < before)
         with self._database.write() as session:
             return session.connection().execute(statement).rowcount
 
 
 def _no_id(operation_id: str) -> UnknownObjectError:
-    return UnknownObjectError(f"there is no operation {operation_id}; `deferred history` lists those that are known")
+    return UnknownObjectError(f"There is no operation {operation_id}; `deferred history` lists the known ones.")

@@ -1,4 +1,4 @@
-"""The frozen records that cross this room's border. They know nothing of SQLAlchemy or of any database."""
+"""The frozen records that leave and enter this room. They know nothing of SQLAlchemy or of any database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-TableKind = Literal["feed", "log", "view"]
+from deferred.options import ViewOptions
+
 TransactionState = Literal["prepared", "committed", "aborting", "aborted"]
 ViewState = Literal["active", "broken"]
 OperationState = Literal["running", "succeeded", "nothing", "failed"]
@@ -16,19 +17,19 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def utc_now() -> datetime:
-    """The present moment in UTC. Every stored time comes from here or from Delta, never from a database's clock."""
+    """Returns the present in UTC. Every stored time comes from here or from Delta, never from a database's clock."""
     return datetime.now(UTC)
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC; a datetime without a time zone is refused, because guessing one would move a cut.
+    """Returns the same moment in UTC; refuses a datetime without a time zone, because guessing one would move a cut.
 
     >>> from datetime import timedelta, timezone
     >>> in_utc(datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))).isoformat()
     '2026-01-01T00:00:00+00:00'
     """
     if moment.tzinfo is None:
-        raise ValueError(f"a time zone is missing: {moment.isoformat()}")
+        raise ValueError(f"The time zone is missing: {moment.isoformat()}.")
     return moment.astimezone(UTC)
 
 
@@ -51,13 +52,13 @@ class Cut:
         object.__setattr__(self, "versions", dict(sorted(self.versions.items())))
 
     def to_json(self) -> str:
-        """The cut as JSON text; equal cuts give equal text."""
+        """Returns the cut as JSON text; equal cuts give equal text."""
         versions = {str(table): version for table, version in self.versions.items()}
         return json.dumps({"timestamp": self.timestamp.isoformat(), "versions": versions})
 
     @classmethod
     def from_json(cls, text: str) -> Cut:
-        """The cut that `to_json` wrote."""
+        """Returns the cut that `to_json` wrote."""
         value = json.loads(text)
         versions = {int(table): int(version) for table, version in value["versions"].items()}
         return cls(datetime.fromisoformat(value["timestamp"]), versions)
@@ -65,12 +66,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class TableRecord:
-    """A tracked Delta table: its log is the change feed, a log table of its own, or it is a view's MV."""
+    """A tracked Delta table or a view's own; `kind` says where its changes come from, see deferred.log.sources."""
 
     id: int
     name: str
     location: str
-    kind: TableKind
+    kind: str
     delta_id: str | None
     log_location: str | None
     key: tuple[str, ...]
@@ -106,20 +107,74 @@ class TransactionRecord:
 
 
 @dataclass(frozen=True)
+class RememberedDefinition:
+    """What is kept of a view's query so that binding it again asks neither its tables nor Spark.
+
+    >>> remembered = RememberedDefinition({"t": (("a", "int"),)}, {"s.t": "t"}, key=("a",), settings={"zone": "UTC"})
+    >>> RememberedDefinition.from_json(remembered.to_json()) == remembered
+    True
+    """
+
+    tables: Mapping[str, Columns] = field(default_factory=dict)
+    """The columns of each base table when the view was created."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The base table that each dotted name in the text means."""
+    types: Mapping[str, Columns] = field(default_factory=dict)
+    """Spark's answers about types, by the query that asked for them."""
+    whole: str | None = None
+    """Why the view has no plan and is recomputed as a whole."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of how the query was understood."""
+    key: tuple[str, ...] = ()
+    """The view's columns that no two of its rows share; empty where it is a bag."""
+    tidied: int = 0
+    """The last differential batch that was removed after MV showed it."""
+    settings: Mapping[str, str] | None = None
+    """The settings of the session that created the view, on which the meaning of its text depends; None if an earlier
+    version created it, which did not keep them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The definition as JSON values."""
+        return {
+            "tables": {name: [list(c) for c in columns] for name, columns in self.tables.items()},
+            "names": dict(self.names),
+            "types": {sql: [list(c) for c in columns] for sql, columns in self.types.items()},
+            "whole": self.whole,
+            "notes": list(self.notes),
+            "key": list(self.key),
+            "tidied": self.tidied,
+            "settings": None if self.settings is None else dict(self.settings),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RememberedDefinition:
+        """The definition that `to_json` wrote; what an older version did not write has its default."""
+
+        def columns(listed: Mapping[str, Any]) -> dict[str, Columns]:
+            return {name: tuple((n, t) for n, t in given) for name, given in listed.items()}
+
+        return cls(
+            columns(value.get("tables") or {}),
+            dict(value.get("names") or {}),
+            columns(value.get("types") or {}),
+            value.get("whole"),
+            tuple(value.get("notes") or ()),
+            tuple(value.get("key") or ()),
+            int(value.get("tidied") or 0),
+            value.get("settings"),
+        )
+
+
+@dataclass(frozen=True)
 class ViewRecord:
     """A view: its definition, the cut its MV shows (s_p) and the one its differential tables lead to (s_i)."""
 
     id: int
     name: str
     sql: str
-    scenario: str
-    refresh_policy: str
-    policy: int
-    propagate_every: str | None
-    refresh_every: str | None
-    target_lag: str | None
+    options: ViewOptions
     columns: Columns
-    definition: dict[str, Any]
+    definition: RememberedDefinition
     location: str
     table_id: int
     state: ViewState
@@ -162,5 +217,19 @@ class Lease:
 
     name: str
     owner: str
+    token: int
+    """Greater than that of every earlier holder."""
     acquired_at: datetime
     expires_at: datetime
+    left_by: str = ""
+    """The holder from which it was taken over, which may still be at work; empty where that one had released it."""
+
+    @property
+    def barring(self) -> int:
+        """The number of the commits with which this holder shuts out those before it."""
+        return 2 * self.token
+
+    @property
+    def committing(self) -> int:
+        """The number of this holder's own commits."""
+        return 2 * self.token + 1

@@ -1,4 +1,4 @@
-"""The front of the metadata room: a store a concern. It opens a database and never migrates one silently."""
+"""The front of the metadata room: one store per concern. It opens a database and never migrates one silently."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Metadata:
 
     @classmethod
     def open(cls, url: str, *, create: bool = False) -> Metadata:
-        """The metadata at a URL, ready to use; with `create`, an empty database first gets its schema."""
+        """Opens the metadata at a URL; with `create`, an empty database first gets its schema."""
         database = Database(url)
         try:
             if create:
                 database.make_folder()
             elif database.file is not None and not database.file.exists():
-                raise MetadataError(f"there is no metadata database {database}; create it with `deferred init`")
+                raise MetadataError(f"There is no metadata database {database}; create it with `deferred init`.")
             if database.revision() != REVISION:
                 _create_or_refuse(database, create)
         except BaseException:
@@ -49,7 +49,7 @@ class Metadata:
         return str(self._database)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._database.close()
 
     def __enter__(self) -> Metadata:

@@ -10,11 +10,11 @@ from sqlalchemy import delete, select, update
 from deferred.errors import InvalidInputError, NameTakenError, UnknownObjectError, nearest
 from deferred.metadata.database import Database
 from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
-from deferred.metadata.records import TableKind, TableRecord, utc_now
+from deferred.metadata.records import TableRecord, utc_now
 
 
 class TableStore:
-    """Which tables are tracked, where they lie, and what is known of their keys. Names are compared without case."""
+    """Which tables are tracked, where they are, and what is known of their keys. Names are compared without case."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -24,7 +24,7 @@ class TableStore:
         *,
         name: str,
         location: str,
-        kind: TableKind,
+        kind: str,
         delta_id: str | None = None,
         log_location: str | None = None,
         key: Iterable[str] = (),
@@ -54,24 +54,24 @@ class TableStore:
         with self._database.write() as session:
             table_id = session.scalar(statement)
             if table_id is None:
-                raise NameTakenError(f"the name {name} is taken; choose another, or drop the one that has it")
+                raise NameTakenError(f"The name {name} is taken; choose another one, or drop what has it.")
             return session.get_one(TableRow, table_id).record()
 
     def get(self, name: str) -> TableRecord:
-        """The table of that name; UnknownObjectError names the nearest ones."""
+        """Returns the table of that name; UnknownObjectError names the nearest ones."""
         found = self.find(name)
         if found is None:
-            raise UnknownObjectError(f"there is no table {name}{nearest(name, [table.name for table in self.all()])}")
+            raise UnknownObjectError(f"There is no table {name}{nearest(name, [table.name for table in self.all()])}")
         return found
 
     def find(self, name: str) -> TableRecord | None:
-        """The table of that name, if there is one."""
+        """Returns the table of that name, if there is one."""
         with self._database.read() as session:
             row = session.scalar(select(TableRow).where(TableRow.name_key == name_key(name)))
             return row.record() if row else None
 
     def by_id(self, table_id: int) -> TableRecord:
-        """The table with that id."""
+        """Returns the table with that id."""
         with self._database.read() as session:
             row = session.get(TableRow, table_id)
             if row is None:
@@ -79,7 +79,7 @@ class TableStore:
             return row.record()
 
     def all(self) -> list[TableRecord]:
-        """All tables, by name."""
+        """Returns all tables, by name."""
         with self._database.read() as session:
             return [row.record() for row in session.scalars(select(TableRow).order_by(TableRow.name_key))]
 
@@ -95,7 +95,7 @@ class TableStore:
             return row.record()
 
     def remove(self, table_id: int) -> None:
-        """Forget a table and its ledger; refused while a view reads it or is stored in it."""
+        """Remove a table and its ledger; refused while a view reads it or is stored in it."""
         with self._database.write() as session:
             readers = session.scalars(
                 select(ViewRow.name)
@@ -106,9 +106,9 @@ class TableStore:
             ).all()
             if readers:
                 row = session.get_one(TableRow, table_id)
-                raise InvalidInputError(f"the table {row.name} is used by {', '.join(readers)}; drop that first")
+                raise InvalidInputError(f"The table {row.name} is used by {', '.join(readers)}; drop that first.")
             session.execute(delete(TableRow).where(TableRow.id == table_id))
 
 
 def _no_id(table_id: int) -> UnknownObjectError:
-    return UnknownObjectError(f"there is no table with the id {table_id}; it may have been dropped meanwhile")
+    return UnknownObjectError(f"There is no table with the id {table_id}; it may have been dropped in the meantime.")

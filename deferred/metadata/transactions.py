@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import delete, select
 
 from deferred.errors import NameTakenError, UnknownObjectError
+from deferred.metadata import leases
 from deferred.metadata.database import Database
 from deferred.metadata.models import TransactionRow
-from deferred.metadata.records import TransactionRecord, TransactionState
+from deferred.metadata.records import Lease, TransactionRecord, TransactionState
 
 
 class TransactionStore:
@@ -20,7 +22,7 @@ class TransactionStore:
         self._database = database
 
     def add(self, record: TransactionRecord) -> TransactionRecord:
-        """Write down a transaction before it changes anything."""
+        """Record a transaction before it changes anything."""
         statement = (
             self._database.insert(TransactionRow)
             .values(**dataclasses.asdict(record))
@@ -29,11 +31,11 @@ class TransactionStore:
         )
         with self._database.write() as session:
             if session.scalar(statement) is None:
-                raise NameTakenError(f"the transaction {record.id} exists already; begin a new one")
+                raise NameTakenError(f"The transaction {record.id} exists already; begin a new one.")
             return session.get_one(TransactionRow, record.id).record()
 
     def get(self, transaction_id: str) -> TransactionRecord:
-        """The transaction with that id."""
+        """Returns the transaction with that id."""
         with self._database.read() as session:
             row = session.get(TransactionRow, transaction_id)
             if row is None:
@@ -46,9 +48,14 @@ class TransactionStore:
         state: TransactionState,
         timestamp: datetime | None = None,
         error: str | None = None,
+        under: Iterable[Lease] = (),
     ) -> TransactionRecord:
-        """Move a transaction on; a timestamp or error that is not given stays as it was."""
+        """Change the state of a transaction; a timestamp or error that is not given stays as it was.
+
+        LeaseLostError, and nothing is changed, if one of the leases `under` which it is done was taken over.
+        """
         with self._database.write() as session:
+            leases.check(session, under)
             row = session.get(TransactionRow, transaction_id, with_for_update=True)
             if row is None:
                 raise _no_id(transaction_id)
@@ -59,7 +66,7 @@ class TransactionStore:
             return row.record()
 
     def pending(self) -> list[TransactionRecord]:
-        """The transactions that are neither committed nor aborted, oldest first: someone has to finish them."""
+        """Returns the transactions that are neither committed nor aborted, oldest first: someone has to finish them."""
         statement = (
             select(TransactionRow)
             .where(TransactionRow.state.in_(("prepared", "aborting")))
@@ -69,7 +76,7 @@ class TransactionStore:
             return [row.record() for row in session.scalars(statement)]
 
     def prune(self, before: datetime) -> int:
-        """Forget the finished transactions that were begun before a moment; how many there were."""
+        """Remove the finished transactions that were begun before a moment; returns how many there were."""
         statement = delete(TransactionRow).where(
             TransactionRow.state.in_(("committed", "aborted")), TransactionRow.created_at < before
         )
@@ -78,4 +85,4 @@ class TransactionStore:
 
 
 def _no_id(transaction_id: str) -> UnknownObjectError:
-    return UnknownObjectError(f"there is no transaction {transaction_id}; it may have been removed as old")
+    return UnknownObjectError(f"There is no transaction {transaction_id}; it may have been removed by `gc`.")

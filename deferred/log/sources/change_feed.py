@@ -1,0 +1,119 @@
+"""A table whose changes are Delta's change data feed: written with every commit, by whoever makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT, alias, bigint, column, select, signed, union_all
+from deferred.errors import InvalidInputError, LogLostError, SparkFailure
+from deferred.log.context import Context
+from deferred.log.delta_log import FEED, Commit, DeltaLog
+from deferred.log.sources.source import Source
+from deferred.metadata import LedgerEntry
+from deferred.sql.dialect import delta_table, text
+
+
+class ChangeFeed(Source):
+    """▼R and ▲R are what the change feed says was deleted and inserted."""
+
+    kind: ClassVar[str] = "feed"
+    option: ClassVar[str | None] = "feed"
+    summary: ClassVar[str] = "its change data feed"
+    noun: ClassVar[str] = "tracked table"
+
+    @property
+    def version(self) -> int:
+        return self.log.version
+
+    def commits(self, after: int) -> list[Commit]:
+        version = self.log.version
+        if self.was_recreated:
+            raise LogLostError(
+                f"Table {self.record.name} at {self.record.location} was dropped and recreated, so its log no longer "
+                f"covers the old rows. `rebuild` the views that read it."
+            )
+        if version < after:
+            raise LogLostError(
+                f"Table {self.record.name} is at version {version}, older than version {after} that was seen before: "
+                f"it was replaced by an older copy. `rebuild` the views that read it."
+            )
+        return self.log.commits(after)
+
+    def changes(self, after: int, upto: int, names: Sequence[str]) -> exp.Query:
+        """The feed; but where a commit gave the table another shape, the difference of its rows after and before.
+
+        Delta reads the feed of all commits with the columns and partitions that the table has now: rows of files from
+        before it was partitioned anew have NULL for its partition columns. A column that was dropped and added again is
+        another one, and the feed cannot be read across such a commit.
+        """
+        reshapings = self.log.reshapings(after, self.log.version)
+        breaks = {r.version for r in reshapings if r.breaks_feed and r.version <= upto}
+        moved = [
+            r.version
+            for r in reshapings
+            if r.version <= upto and (not r.after.keeps(r.before, names) or (r.changed_rows and r.version in breaks))
+        ]
+        repartitioned = [r.version for r in reshapings if r.before.partitions != r.after.partitions]
+        if repartitioned:
+            moved += [after + 1, min(repartitioned[-1], upto)]
+        parts: list[exp.Query] = []
+        if moved:
+            first, last = min(moved), max(moved)
+            parts += [signed(self.rows_at(last), names), signed(self.rows_at(first - 1), names, -1)]
+            breaks |= set(range(first, last + 1))
+        begin = after + 1
+        for end in (*sorted(breaks), upto + 1):
+            if begin < end:
+                parts.append(self._feed(begin, end - 1, names))
+            begin = end + 1
+        return union_all(parts or [signed(self.rows_at(upto), names).where(exp.false())])
+
+    @contextmanager
+    def guarded(self, after: int, upto: int) -> Iterator[None]:
+        """Refuse also what was read while the table was partitioned anew, see `changes`."""
+        with super().guarded(after, upto):
+            yield
+        if DeltaLog(self.record.location).partitions != self.log.partitions:
+            raise SparkFailure(
+                f"Table {self.record.name} was partitioned anew while its changes were read. Nothing is lost; run the "
+                f"same command again."
+            )
+
+    def _feed(self, first: int, last: int, names: Sequence[str]) -> exp.Select:
+        arguments = [exp.Literal.string(self.record.location), *map(exp.Literal.number, (first, last))]
+        feed = exp.Table(this=exp.Anonymous(this="table_changes_by_path", expressions=arguments))
+        inserted = column("_change_type").isin("insert", "update_postimage")
+        sign = exp.Case().when(inserted, bigint(1)).else_(bigint(-1))
+        return select([*map(column, names), alias(sign, COUNT)], feed)
+
+    def changed_rows(self, after: int, upto: int) -> int | None:
+        rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
+        return None if None in rows else sum(filter(None, rows))
+
+    @property
+    def write_refusal(self) -> str | None:
+        return None
+
+    def append_changes(self, deletions: Any, insertions: Any) -> LedgerEntry:
+        raise InvalidInputError(
+            f"{self.record.name} is tracked by its change feed, which records every write already. Only the changes "
+            f"of a table that is tracked with track(…, log='table') are handed over."
+        )
+
+    @classmethod
+    def set_up(cls, context: Context, name: str, location: str) -> str | None:
+        if not DeltaLog(location).has_feed:
+            setting = exp.Property(this=exp.Literal.string(FEED), value=exp.Literal.string("true"))
+            action = exp.AlterSet(expressions=[exp.Properties(expressions=[setting])])
+            context.engine.write(text(exp.Alter(this=delta_table(location), kind="TABLE", actions=[action])))
+        return None
+
+    def resume(self) -> str | None:
+        return self.set_up(self.context, self.record.name, self.record.location)
+
+    def serve(self) -> None:
+        """Nothing to do: the feed was turned on when the table was tracked."""

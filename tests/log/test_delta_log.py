@@ -1,0 +1,149 @@
+"""Reading Delta's log by version number: every commit has its own version and mark, whatever happens around it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.fs import DeltaStorageHandler
+
+from deferred.log import tracking
+from deferred.log.context import Context
+from deferred.log.delta_log import FEED, DeltaLog, last_mark
+from deferred.metadata import Metadata
+from deferred.spark.engine import Engine
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tmp_path / "a table"
+
+
+def write(table: Path, number: int | None = None) -> None:
+    """One commit; with a number, one that carries it as its mark."""
+    mark = json.dumps({"deferred": {"kind": "refresh", "number": number}})
+    write_deltalake(
+        table,
+        pa.table({"a": [1]}),
+        mode="append",
+        configuration={FEED: "true"},
+        commit_properties=None if number is None else CommitProperties(custom_metadata={"userMetadata": mark}),
+    )
+
+
+def file(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
+
+
+def edit(table: Path, version: int, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    """Rewrite the actions of a commit."""
+    actions = [json.loads(line) for line in file(table, version).read_text().splitlines()]
+    file(table, version).write_text("".join(json.dumps(action) + "\n" for action in change(actions)))
+
+
+def without_info(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [action for action in actions if "commitInfo" not in action]
+
+
+def numbers(log: DeltaLog, after: int = -1) -> list[tuple[int, int | None]]:
+    return [(c.version, c.mark["number"] if c.mark else None) for c in log.commits(after)]
+
+
+def test_a_commit_that_arrives_between_loading_and_reading(table: Path) -> None:
+    for number in range(3):
+        write(table, number)
+    log = DeltaLog(str(table))
+    write(table)  # a foreign one
+    write(table, 4)
+    assert numbers(log) == [(0, 0), (1, 1), (2, 2)]
+    assert numbers(log, after=0) == [(1, 1), (2, 2)]
+    assert [c.version for c in log.newest_first()] == [2, 1, 0]
+    assert numbers(DeltaLog(str(table))) == [(0, 0), (1, 1), (2, 2), (3, None), (4, 4)]
+
+
+def test_a_commit_that_says_nothing_of_itself(table: Path) -> None:
+    for number in range(5):
+        write(table, number)
+    edit(table, 1, without_info)
+    edit(table, 3, without_info)
+    edit(table, 4, lambda actions: [*without_info(actions), *(a for a in actions if "commitInfo" in a)])
+    os.utime(file(table, 3), (1_700_000_000, 1_700_000_000))
+    log = DeltaLog(str(table))
+    assert numbers(log) == [(0, 0), (1, None), (2, 2), (3, None), (4, 4)]
+    assert log.commits(2)[0].timestamp == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert last_mark(str(table), "refresh") == {"kind": "refresh", "number": 4}
+
+
+def test_the_time_of_a_commit(table: Path) -> None:
+    write(table)
+    write(table)
+
+    def both(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {"commitInfo": {**a["commitInfo"], "timestamp": 5_000, "inCommitTimestamp": 7_000}}
+            if "commitInfo" in a
+            else a
+            for a in actions
+        ]
+
+    edit(table, 1, both)
+    first, second = DeltaLog(str(table)).commits(-1)
+    assert second.timestamp == datetime.fromtimestamp(7, UTC)
+    assert first.timestamp.timestamp() * 1000 == DeltaTable(table).history()[1]["timestamp"]
+
+
+def test_commits_that_were_cleaned_up_are_not_there(table: Path) -> None:
+    for number in range(12):
+        write(table, number)
+    DeltaTable(table).create_checkpoint()
+    for version in range(10):
+        file(table, version).unlink()
+    assert numbers(DeltaLog(str(table))) == [(10, 10), (11, 11)]
+    assert numbers(DeltaLog(str(table)), after=4) == [(10, 10), (11, 11)]
+    write(table)
+    assert last_mark(str(table), "refresh") == {"kind": "refresh", "number": 11}
+    assert last_mark(str(table), "propagate") is None
+
+
+def test_a_table_whose_last_commit_was_cleaned_up_can_be_tracked(table: Path, tmp_path: Path) -> None:
+    write(table)
+    DeltaTable(table).create_checkpoint()
+    file(table, 0).unlink()
+    with Metadata.open(f"sqlite:///{tmp_path}/metadata.db", create=True) as metadata:
+        record = tracking.track(Context(metadata, Engine(), str(tmp_path)), "t", str(table), None, None, "feed")
+        last = metadata.ledger.last(record.id)
+        assert last is not None
+        assert last.version == 0
+
+
+def test_only_the_commits_that_are_needed_are_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(40):
+        write(table, number)
+    read: list[int] = []
+    original = DeltaLog._read
+
+    def counted(self: DeltaLog, version: int) -> Any:
+        read.append(version)
+        return original(self, version)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the log was listed")
+
+    monkeypatch.setattr(DeltaLog, "_read", counted)
+    monkeypatch.setattr(DeltaStorageHandler, "get_file_info_selector", refuse)
+    log = DeltaLog(str(table))
+    assert next(log.newest_first()).version == 39
+    assert len(read) <= 4
+    read.clear()
+    assert numbers(log, after=9) == [(number, number) for number in range(10, 40)]
+    assert sorted(read) == list(range(10, 40))
+    read.clear()
+    assert log.commits(39) == log.commits(50) == []
+    assert read == []
