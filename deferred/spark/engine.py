@@ -1,19 +1,22 @@
-"""Running SQL: statements, temporary results, Delta commits that carry an operation's mark."""
+"""Running SQL: sessions of operations, statements, and Delta commits that carry an operation's mark."""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from deferred.errors import InvalidInputError, InvalidSQLError, SparkFailure
+from deferred import failpoints
+from deferred.errors import InvalidSQLError
 from deferred.spark import session
-from deferred.sql.dialect import literal, quoted
+from deferred.spark.statements import Statement, brief, statement_text, translated
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,26 +25,24 @@ if TYPE_CHECKING:
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+MARKS = (USER_METADATA, TXN_APP, TXN_VERSION)
+"""The settings by which Delta marks a commit."""
+
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
-BROADCAST_ROWS = 100_000
-"""Up to this many changed rows are sent to the data instead of shuffling the data to them."""
-
-CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
-
-_operations: dict[int, tuple[str | None, int]] = {}
-"""Sessions with operations at work: what CONSTRAINTS was before, and how many of them there are."""
-_operations_lock = threading.Lock()
-
-_commits = threading.RLock()
-"""Delta takes a commit's mark from the session's settings; two threads of one session must not mix theirs."""
+OWN_SETTINGS = {
+    # A checkpoint keeps the constraints of its columns, and Spark 4.2 fails on them ("key not found") when one of the
+    # columns is pruned and a UNION follows. Without them, long delta programs are also planned in half the time.
+    "spark.sql.constraintPropagation.enabled": "false",
+}
+"""What every session of an operation has, whatever Spark it is a session of."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a Delta commit of ours carries: whose it is, and a number that Delta commits at most once.
+    """What each of our Delta commits carries: an application id, and a version that Delta commits at most once.
 
-    `details` is found again in the table's own history: Delta's log, not the metadata database, says what happened.
+    `details` can be read back from Delta's log, which, not the metadata database, says what happened.
     """
 
     application: str
@@ -53,7 +54,7 @@ class Mark:
 
 
 def read_mark(user_metadata: str | None) -> dict[str, Any] | None:
-    """The mark in a commit's userMetadata, None where the commit is somebody else's."""
+    """Returns the mark in a commit's userMetadata, None if the commit is not ours."""
     if not user_metadata:
         return None
     try:
@@ -64,25 +65,48 @@ def read_mark(user_metadata: str | None) -> dict[str, Any] | None:
     return mark if isinstance(mark, dict) else None
 
 
-class Engine:
-    """One Spark session, started when it is first needed."""
+@dataclass
+class _Scope:
+    """The statements of one thread that share a session: the settings that give them their meaning."""
 
-    def __init__(self, spark: SparkSession | None = None, master: str | None = None, remote: str | None = None,
-                 conf: Mapping[str, str] | None = None, prepare: Callable[[SparkSession], None] | None = None) -> None:
+    settings: frozenset[tuple[str, str]] | None
+    session: SparkSession | None = None
+
+
+class Engine:
+    """One Spark, started when it is first needed: the user's session, and sessions of our own for operations.
+
+    An operation has a session for itself, so that its settings and marks reach no statement of the user or of another
+    thread, and theirs do not reach it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        remote: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        prepare: Callable[[SparkSession], None] | None = None,
+        catalog: str | None = None,
+    ) -> None:
         session.check(master, remote)
         self._spark = spark
         self._prepare = prepare
+        self._prepared = False
         self._starting = threading.Lock()
-        self.master, self.remote, self.conf = master, remote, dict(conf or {})
+        self._idle: dict[frozenset[tuple[str, str]] | None, list[SparkSession]] = {}
+        self._thread = threading.local()
+        self.master, self.remote, self.conf, self.catalog = master, remote, dict(conf or {}), catalog
 
     @property
     def spark(self) -> SparkSession:
+        """The user's session: for DataFrames that a user gives or gets."""
         with self._starting:
             if self._spark is None:
-                self._spark = session.start(self.master, self.remote, self.conf)
-            if self._prepare is not None:
-                prepare, self._prepare = self._prepare, None
-                prepare(self._spark)
+                self._spark = session.start(self.master, self.remote, self.conf, self.catalog)
+            if self._prepare is not None and not self._prepared:
+                self._prepare(self._spark)
+                self._prepared = True
             return self._spark
 
     @property
@@ -90,45 +114,100 @@ class Engine:
         return self._spark is not None
 
     def release(self) -> None:
-        """Let go of the session. It is not stopped: a process has one, and others in it may be using it."""
+        """Release the user's session without stopping it: other code in this process may be using it."""
+        with suppress(Exception):  # the server may have been stopped in the meantime
+            for own in chain.from_iterable(self._idle.values()):
+                session.close(own)
+        self._idle.clear()
         self._spark = None
+
+    def settings(self) -> dict[str, str]:
+        """Returns the settings of the user's session on which the meaning of SQL depends."""
+        with translated():
+            return session.meaning(self.spark)
+
+    @contextmanager
+    def meaning(self, settings: Mapping[str, str] | None) -> Iterator[None]:
+        """Lets the statements of this thread mean what they mean under these settings, as long as the block runs.
+
+        The block has one session, which is taken when its first statement runs. None stands for the settings of the
+        user's session, which a view that an earlier version created has not kept.
+        """
+        outer = self._scope
+        self._thread.scope = scope = _Scope(None if settings is None else frozenset(settings.items()))
+        try:
+            yield
+        finally:
+            self._thread.scope = outer
+            if scope.session is not None:
+                self._idle.setdefault(scope.settings, []).append(scope.session)
+
+    @contextmanager
+    def operation(self, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+        """A session for the statements of this thread, with some settings, for as long as the block runs.
+
+        Nested blocks have the same session.
+        """
+        scope = self._scope
+        if scope is None:
+            with self.meaning(None), self.operation(settings) as own:
+                yield own
+            return
+        if scope.session is None:
+            scope.session = self._take(scope.settings)
+        with session.settings(scope.session, settings or {}):
+            yield scope.session
+
+    @property
+    def _scope(self) -> _Scope | None:
+        return getattr(self._thread, "scope", None)
+
+    def _take(self, settings: frozenset[tuple[str, str]] | None) -> SparkSession:
+        spark = self.spark
+        with suppress(IndexError, KeyError):
+            return self._idle[settings].pop()
+        own = session.another(spark, without=MARKS)
+        if settings is not None:
+            with translated():
+                session.give_meaning(own, dict(settings))
+        for name, value in OWN_SETTINGS.items():
+            own.conf.set(name, value)
+        if self._prepare is not None:
+            self._prepare(own)
+        return own
 
     # ---- statements
 
-    def sql(self, text: str) -> DataFrame:
-        """Run a statement, or analyze a query; what Spark refuses becomes an error for users."""
+    def sql(self, statement: Statement) -> DataFrame:
+        """A query in the user's session. Spark's errors become DeferredErrors."""
         with translated():
-            frame = self.spark.sql(text)
-            _ = frame.schema  # a Connect session would analyze only when the rows are asked for
-            return frame
+            return _analyzed(self.spark, statement)
 
-    def check(self, statement: str) -> None:
+    def check(self, statement: Statement) -> None:
         """Refuse a writing statement that Spark cannot plan, without running it."""
-        with translated():
-            plan = "\n".join(row[0] for row in self.spark.sql(f"EXPLAIN {statement}").collect())
+        with self.operation() as spark, translated():
+            plan = "\n".join(row[0] for row in spark.sql(f"EXPLAIN {statement_text(statement)}").collect())
         failed = _UNPLANNED.match(plan)
         if failed:
-            raise InvalidSQLError(f"Spark refuses the SQL: {_brief(plan[failed.end():])}")
+            raise InvalidSQLError(f"Spark refuses the SQL: {brief(plan[failed.end() :])}")
 
-    def rows(self, text: str) -> list[Any]:
-        with translated():
-            return self.spark.sql(text).collect()
+    def rows(self, query: Statement) -> list[Any]:
+        """Returns the rows of a query."""
+        with self.operation() as spark, translated():
+            return spark.sql(statement_text(query)).collect()
 
-    def columns(self, query: str) -> list[tuple[str, str]]:
-        """The columns of a query: (name, type as DDL), by analysis alone."""
-        with translated():
-            return [(f.name, ddl(f.dataType)) for f in self.spark.sql(query).schema.fields]
-
-    def types(self, query: str) -> list[str]:
-        return [type_ for _, type_ in self.columns(query)]
+    def columns(self, query: Statement) -> list[tuple[str, str]]:
+        """Returns the columns of a query, (name, type as DDL), without running it."""
+        with self.operation() as spark, translated():
+            return [(f.name, ddl(f.dataType)) for f in spark.sql(statement_text(query)).schema.fields]
 
     # ---- temporary results
 
     @contextmanager
-    def temporaries(self) -> Iterator[Temporaries]:
-        """Temporary results of one operation, gone when it ends."""
-        temporaries = Temporaries(self)
-        with _without_constraints(self.spark):
+    def temporaries(self, settings: Mapping[str, str] | None = None) -> Iterator[Temporaries]:
+        """Temporary results of one operation, dropped when it ends."""
+        with self.operation(settings) as spark:
+            temporaries = Temporaries(spark)
             try:
                 yield temporaries
             finally:
@@ -136,105 +215,69 @@ class Engine:
 
     # ---- commits
 
-    def write(self, statement: str) -> None:
-        """Run a writing statement that is safe to repeat and needs no mark; it must not take another's."""
-        with _commits:
-            self.sql(statement)
+    @contextmanager
+    def guarded(self, check: Callable[[], None]) -> Iterator[None]:
+        """Call `check` before every write of this thread while the block runs; what it raises prevents the write."""
+        before: tuple[Callable[[], None], ...] = getattr(self._thread, "checks", ())
+        self._thread.checks = (*before, check)
+        try:
+            yield
+        finally:
+            self._thread.checks = before
 
-    def commit(self, statement: str, mark: Mark, kept: bool = False) -> None:
-        """Run a writing statement whose Delta commit carries the mark; one that was made before is not made again.
+    def check_guards(self) -> None:
+        """Raises what prevents a write of this thread now."""
+        for check in getattr(self._thread, "checks", ()):
+            check()
 
-        `kept` says that a MERGE's source consists of kept results, so that Delta need not copy it.
+    def write(self, statement: Statement) -> None:
+        """Run a writing statement that is safe to repeat, without a mark."""
+        with self.operation() as spark:
+            self._durably(spark, statement)
+
+    def commit(self, statement: Statement, mark: Mark, stable_source: bool = False) -> None:
+        """Run a writing statement whose Delta commit carries the mark. A commit with that mark is made at most once.
+
+        `stable_source` says that a MERGE's source consists of temporary results, so that Delta need not copy it.
         """
-        self.committing(mark, lambda: self.sql(statement), {MATERIALIZE: "none"} if kept else {})
+        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version)}
+        if stable_source:
+            settings[MATERIALIZE] = "none"
+        with self.operation(settings) as spark:
+            self._durably(spark, statement)
 
-    def committing(self, mark: Mark, write: Callable[[], object], more: Mapping[str, str] | None = None) -> None:
-        """Run a write whose Delta commit carries the mark, under some more settings."""
-        conf = self.spark.conf
-        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version),
-                    **(more or {})}
-        with _commits, translated():
-            for name, value in settings.items():
-                conf.set(name, value)
-            try:
-                write()
-            finally:
-                for name in settings:
-                    conf.unset(name)
-
-
-@contextmanager
-def _without_constraints(spark: SparkSession) -> Iterator[None]:
-    """Spark plans without inferring conditions from conditions, for as long as an operation of the session lasts.
-
-    A checkpoint remembers the conditions that held for its columns, and Spark 4.2 trips over them where it has left
-    out one of the columns and a UNION follows ("key not found"). Long delta programs are also planned in half the time.
-    """
-    with _operations_lock:
-        before, count = _operations.get(id(spark), (None, 0))
-        if not count:
-            before = spark.conf.get(CONSTRAINTS)
-            spark.conf.set(CONSTRAINTS, "false")
-        _operations[id(spark)] = (before, count + 1)
-    try:
-        yield
-    finally:
-        with _operations_lock:
-            before, count = _operations.pop(id(spark))
-            if count > 1:
-                _operations[id(spark)] = (before, count - 1)
-            else:
-                # A session that is gone has nothing left to set.
-                with suppress(Exception):
-                    spark.conf.set(CONSTRAINTS, before or "true")
-
-
-class Temporaries:
-    """Results that later statements of one operation read, computed once and kept by Spark.
-
-    They are checkpoints, not caches: a cached result carries the plan it came from into every plan that reads it, and
-    steps that read one another would double Spark's planning with each. What is empty is known to be so, and then the
-    optimizer drops whatever is joined with it; what is small is sent to the data.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
-        self._rows: dict[str, int] = {}
-
-    def keep(self, step: str, query: str) -> str:
-        """Compute a query now; answers the name to read it by."""
+    def _durably(self, spark: SparkSession, statement: Statement) -> None:
+        """Run a statement that makes a Delta commit: the only way to one."""
+        self.check_guards()
+        failpoints.reached(f"Delta: {_shown(statement_text(statement))}")
         with translated():
-            return self.keep_frame(step, self._engine.spark.sql(query))
+            _analyzed(spark, statement)
 
-    def keep_frame(self, step: str, frame: DataFrame) -> str:
-        """The same for a DataFrame."""
-        name = f"{self._prefix}_{step}"
-        with translated():
-            frame = frame.localCheckpoint(True)
-            rows = frame.count()
-            if rows <= BROADCAST_ROWS:
-                frame = frame.coalesce(1).hint("broadcast") if rows else frame.limit(0)
-            frame.createOrReplaceTempView(name)
-        self._rows[quoted(name)] = rows
-        return quoted(name)
 
-    def rows(self, name: str) -> int:
-        """How many rows a kept result has."""
-        return self._rows[name]
+_WRITES = re.compile(
+    r"\s*(\w+(?: OR REPLACE)?(?: INTO| OVERWRITE| FROM| TABLE)*)[^`]*`(?:[^`]*/)?([^`]*?)(?:-[0-9a-f]{8})?`"
+)
 
-    def drop(self) -> None:
-        for name in self._rows:
-            # The rows go when nothing refers to them; a session that is gone has nothing left to drop.
-            try:
-                self._engine.spark.sql(f"DROP VIEW IF EXISTS {name}")
-            except Exception:
-                return
-        self._rows.clear()
+
+def _shown(statement: str) -> str:
+    """A writing statement in a few words.
+
+    >>> _shown("CREATE TABLE delta.`/w/views/v-0123abcd/mv` (`a` int) USING delta")
+    'CREATE TABLE mv'
+    """
+    found = _WRITES.match(statement)
+    return " ".join(found.groups()) if found else statement[:40]
+
+
+def _analyzed(spark: SparkSession, statement: Statement) -> DataFrame:
+    """Runs a command, or analyzes a query: a Connect session would do that only when the rows are read."""
+    frame = spark.sql(statement_text(statement))
+    _ = frame.schema
+    return frame
 
 
 def ddl(type_: DataType) -> str:
-    """A type as DDL that Spark reads back, whatever its fields are called."""
+    """A type as DDL, with the names of its fields quoted, so that Spark can read it back."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(type_, StructType):
@@ -247,53 +290,4 @@ def ddl(type_: DataType) -> str:
     return type_.simpleString()
 
 
-def table(path: str, version: int | None = None) -> str:
-    """A Delta table by path, at a version."""
-    pinned = f" VERSION AS OF {int(version)}" if version is not None else ""
-    return f"delta.{quoted(path)}{pinned}"
-
-
-def changes(path: str, first: int, last: int, columns: Sequence[str], count: str) -> str:
-    """The change feed from version `first` to `last` as signed rows, not yet netted."""
-    listed = ", ".join(quoted(c) for c in columns)
-    sign = "CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1L ELSE -1L END"
-    return (f"SELECT {listed}, {sign} AS {quoted(count)} "
-            f"FROM table_changes_by_path({literal(path)}, {int(first)}, {int(last)})")
-
-
 _UNPLANNED = re.compile(r"Error occurred during query planning:\s*")
-_CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*(.*)$", re.DOTALL)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Spark's errors as ours: its own first sentence, without stack or plan."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
-
-    try:
-        yield
-    except ParseException as error:
-        raise InvalidSQLError(f"Spark does not parse the SQL: {_brief(str(error))}") from error
-    except AnalysisException as error:
-        raise InvalidSQLError(f"Spark refuses the SQL: {_brief(str(error))}") from error
-    except PySparkException as error:
-        raise SparkFailure(_brief(str(error))) from error
-    except Py4JError as error:
-        raise SparkFailure(f"Spark stopped answering: {_brief(str(error))}") from error
-    except (TypeError, ValueError) as error:
-        if "pyspark" in ((error.__traceback__ and str(error.__class__.__module__)) or ""):
-            raise InvalidInputError(str(error)) from error
-        raise
-
-
-def _brief(message: str) -> str:
-    """The part of Spark's message that a person needs."""
-    text = message.split("\n\nJVM stacktrace")[0].split("\n\tat ")[0]
-    text = re.sub(r";\s*line \d+ pos \d+;?.*$", "", text, flags=re.DOTALL)
-    text = re.split(r"\n\s*'?[+:]?-? ?'?(Project|Aggregate|Filter|Join|Sort|Distinct)\b", text)[0]
-    found = _CONDITION.match(text.strip())
-    if found:
-        text = f"{found.group(2)} ({found.group(1)})"
-    text = re.sub(r"\s+", " ", text).strip()
-    return text[:600]

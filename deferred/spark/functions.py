@@ -1,4 +1,4 @@
-"""The user's own functions: UDFs of a Python module that the configuration names, known to every session."""
+"""User-defined functions: the PySpark UDFs that the configuration names, registered with every session."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession, functions: Mapping[str, str], folder: Path) -> None:
-    """Register each function under its name; modules are looked for in the project's folder too."""
+    """Register each function under its name. Modules are searched in the project's folder too."""
     for name, where in functions.items():
-        spark.udf.register(name, _found(name, where, folder))
+        spark.udf.register(name, _load(name, where, folder))
 
 
-def _found(name: str, where: str, folder: Path) -> Any:
+def _load(name: str, where: str, folder: Path) -> Any:
     from pyspark import cloudpickle
 
     module_name, _, attribute = where.partition(":")
@@ -29,15 +29,18 @@ def _found(name: str, where: str, folder: Path) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is loaded
-        raise ConfigurationError(f"functions.{name}: the module {module_name} cannot be imported: "
-                                 f"{type(error).__name__}: {error}. It is looked for in {folder} and where Python "
-                                 f"looks for modules.") from error
+        raise ConfigurationError(
+            f"functions.{name}: The module {module_name} cannot be imported: {type(error).__name__}: {error}. It is "
+            f"searched in {folder} and on Python's path."
+        ) from error
     finally:
         sys.path[:] = before
     function = getattr(module, attribute, None)
     if not (callable(function) and hasattr(function, "returnType") and hasattr(function, "asNondeterministic")):
-        raise ConfigurationError(f"functions.{name}: {where} is no UDF of PySpark. Write it with "
-                                 f"@udf(returnType=…), from pyspark.sql.functions.")
+        raise ConfigurationError(
+            f"functions.{name}: {where} is not a PySpark UDF. Define it with @udf(returnType=…) from "
+            f"pyspark.sql.functions."
+        )
     # Executors get the code itself: the module need not be installed there.
     cloudpickle.register_pickle_by_value(module)
     return function

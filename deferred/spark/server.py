@@ -1,4 +1,4 @@
-"""A local Spark Connect server that stays warm between commands: starting it, finding it, stopping it."""
+"""A local Spark Connect server that stays warm between commands: start it, find it, stop it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from deferred.errors import ConfigurationError, SparkFailure
@@ -25,22 +25,22 @@ START_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Server:
-    """A server of this machine. The token keeps other users of the machine out; the file that holds it is private."""
+    """A server on this machine. Its token, kept in a private file, keeps other users of the machine out."""
 
     pid: int
     port: int
-    token: str
+    token: str = field(repr=False)
     host: str
     started_at: float
 
     @property
     def address(self) -> str:
-        """The address as it may be shown."""
+        """The address without the token, safe to show."""
         return f"sc://localhost:{self.port}"
 
     @property
     def remote(self) -> str:
-        """The address with the token that opens it."""
+        """The address with the token."""
         return f"{self.address}/;token={self.token}"
 
 
@@ -48,12 +48,17 @@ def file_in(folder: Path) -> Path:
     return folder / "engine.json"
 
 
+def catalog_in(folder: Path) -> Path:
+    """Where tables are put that are created by name in a Spark of this warehouse."""
+    return folder.absolute() / "catalog"
+
+
 def log_in(folder: Path) -> Path:
     return folder / "engine.log"
 
 
 def find(folder: Path) -> Server | None:
-    """The server that was started for a warehouse folder, if it is still alive."""
+    """Returns the server that was started for a warehouse folder, if it is still running."""
     try:
         server = Server(**json.loads(file_in(folder).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -61,12 +66,17 @@ def find(folder: Path) -> Server | None:
     return server if server.host == socket.gethostname() and _is_server(server.pid) and _listens(server.port) else None
 
 
-def start(folder: Path, master: str | None = None, conf: Mapping[str, str] | None = None, port: int | None = None,
-          timeout: float = START_SECONDS) -> Server:
-    """Start a server for a warehouse folder and wait until it runs Delta; the one that runs already is kept."""
+def start(
+    folder: Path,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    port: int | None = None,
+    timeout: float = START_SECONDS,
+) -> Server:
+    """Start a server for a warehouse folder and wait until it can run Delta; returns the running one if any."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "engine.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two that start at once must not start two
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes must not each start a server
         return find(folder) or _start(folder, master, conf or {}, port, timeout)
 
 
@@ -75,9 +85,14 @@ def _start(folder: Path, master: str | None, conf: Mapping[str, str], port: int 
     token = secrets.token_urlsafe(24)
     with log_in(folder).open("wb") as log:
         try:
-            process = subprocess.Popen(_command(folder, master, conf, port), stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=log, start_new_session=True,
-                                       env={**_environment(), TOKEN_VARIABLE: token})
+            process = subprocess.Popen(
+                _command(folder, master, conf, port),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**_environment(), TOKEN_VARIABLE: token},
+            )
         except OSError as error:
             raise SparkFailure(f"The Spark server cannot be started: {error}.") from error
     server = Server(process.pid, port, token, socket.gethostname(), time.time())
@@ -93,7 +108,7 @@ def _start(folder: Path, master: str | None, conf: Mapping[str, str], port: int 
 
 
 def stop(folder: Path) -> Server | None:
-    """Stop the server of a warehouse folder; answers which one that was."""
+    """Stop the server of a warehouse folder; returns the server that was stopped, None if none was running."""
     try:
         server = Server(**json.loads(file_in(folder).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -112,13 +127,26 @@ def _command(folder: Path, master: str | None, conf: Mapping[str, str], port: in
     import pyspark
 
     local = not master or master.startswith("local")
-    settings = {**(session.LOCAL if local else {}), **session.DELTA,
-                "spark.sql.warehouse.dir": str(folder.absolute() / "catalog"), **conf,
-                "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
+    settings = {
+        **(session.LOCAL if local else {}),
+        **session.DELTA,
+        session.CATALOG: str(catalog_in(folder)),
+        **conf,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
     packages = [session.packages(), settings.pop("spark.jars.packages", "")]
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--class", SERVER_CLASS,
-               "--name", "deferred engine", "--master", master or "local[*]",
-               "--packages", ",".join(filter(None, packages))]
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        "--class",
+        SERVER_CLASS,
+        "--name",
+        "deferred engine",
+        "--master",
+        master or "local[*]",
+        "--packages",
+        ",".join(filter(None, packages)),
+    ]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, "spark-internal"]
@@ -127,19 +155,20 @@ def _command(folder: Path, master: str | None, conf: Mapping[str, str], port: in
 def _environment() -> dict[str, str]:
     import pyspark
 
-    # Another Spark's home would be started with our jars.
+    # An inherited SPARK_HOME would start another Spark with our jars.
     return {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
 
 
 def _free_port(port: int | None) -> int:
-    """The port asked for, or any free one; 0 asks the system."""
+    """Returns the given port if it is free, or any free port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port or 0))
         except (OSError, OverflowError) as error:
-            raise ConfigurationError(f"Port {port} cannot be used: {error}. Choose another with --port, or leave it "
-                                     f"out to have a free one chosen.") from None
+            raise ConfigurationError(
+                f"Port {port} cannot be used: {error}. Choose another with --port, or omit --port to use any free port."
+            ) from None
         return int(probe.getsockname()[1])
 
 
@@ -147,24 +176,28 @@ def _wait(process: subprocess.Popen[bytes], server: Server, folder: Path, timeou
     deadline = time.monotonic() + timeout
     while not _listens(server.port):
         if process.poll() is not None:
-            raise SparkFailure(f"The Spark server ended while it started (exit code {process.returncode}): "
-                               f"{_last_words(folder)} The whole log is {log_in(folder)}.")
+            raise SparkFailure(
+                f"The Spark server exited during its start (exit code {process.returncode}): "
+                f"{_first_error(folder)} The whole log is {log_in(folder)}."
+            )
         if time.monotonic() > deadline:
-            raise SparkFailure(f"The Spark server did not answer within {timeout:.0f} seconds; its log is "
-                               f"{log_in(folder)}.")
+            raise SparkFailure(
+                f"The Spark server did not respond within {timeout:.0f} seconds; its log is {log_in(folder)}."
+            )
         time.sleep(0.2)
 
 
 def _warm_up(server: Server) -> None:
-    """Make a Delta table and change it, so that the first command finds the classes loaded."""
+    """Create and change a Delta table, so that the classes are loaded before the first command."""
     from pyspark.sql import SparkSession
 
-    from deferred.spark.engine import table, translated
+    from deferred.spark.statements import translated
+    from deferred.sql.dialect import delta_table, text
 
     with tempfile.TemporaryDirectory(prefix="deferred-") as folder, translated():
         spark = SparkSession.builder.remote(server.remote).create()
         try:
-            target = table(f"{folder}/warm")
+            target = text(delta_table(f"{folder}/warm"))
             spark.sql(f"CREATE TABLE {target} (a INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
             spark.sql(f"INSERT INTO {target} VALUES (1)")
             spark.sql(f"MERGE INTO {target} AS t USING (SELECT 1 AS a) AS s ON t.a = s.a WHEN MATCHED THEN DELETE")
@@ -174,7 +207,7 @@ def _warm_up(server: Server) -> None:
 
 
 def _write(folder: Path, server: Server) -> None:
-    """Write the file in one step, readable by its owner alone."""
+    """Write the file atomically, readable only by its owner."""
     draft = file_in(folder).with_suffix(f".{server.pid}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -182,17 +215,17 @@ def _write(folder: Path, server: Server) -> None:
     draft.replace(file_in(folder))
 
 
-def _last_words(folder: Path) -> str:
+def _first_error(folder: Path) -> str:
     lines = log_in(folder).read_text(encoding="utf-8", errors="replace").splitlines()
-    telling = [line for line in lines if "Exception" in line or "rror" in line or "JAVA_HOME" in line] or lines[-1:]
-    return telling[0].strip()[:300].rstrip(".") + "." if telling else "it said nothing."
+    errors = [line for line in lines if "Exception" in line or "rror" in line or "JAVA_HOME" in line] or lines[-1:]
+    return errors[0].strip()[:300].rstrip(".") + "." if errors else "its log is empty."
 
 
 # ---- processes
 
 
 def _is_server(pid: int) -> bool:
-    """Whether a process lives and is a server; a number can have gone to another process since."""
+    """Whether a process is running and is a server; its number may have been reused by another process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -213,7 +246,7 @@ def _listens(port: int) -> bool:
 
 
 def _end(pid: int) -> None:
-    """Ask the process to end, and end it after ten seconds."""
+    """Terminate the process; kill it if it still runs after ten seconds."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, sign)
@@ -227,7 +260,7 @@ def _end(pid: int) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process still runs; one that has ended and whose parent has not looked yet does not."""
+    """Whether a process still runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"

@@ -1,0 +1,124 @@
+"""Conditions with literal values that hold for every row of a small result: files without such rows are skipped.
+
+A join with a small result skips no file: Spark reads the whole other side and then compares. The same values written as
+literals reach the statistics of files and row groups. A condition here only restricts what is read; what is read is
+still compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from deferred.algebra.bags import column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RANGES = 16
+"""Values are covered by at most this many ranges, split at the largest gaps between them."""
+
+TELLING = 3
+"""Conditions are made of at most this many columns, those with the most values."""
+
+LISTED = 2_000
+"""Up to this many different values are listed one by one."""
+
+
+def within_ranges(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
+    """The condition that an expression lies in a range of the values, None for types without exact literals."""
+    found = _distinct(values)
+    if found is None:
+        return None
+    known, has_null, write = found
+    parts = [
+        of.copy().eq(write(low)) if low == high else exp.Between(this=of.copy(), low=write(low), high=write(high))
+        for low, high in ranges(known)
+    ]
+    return _any([exp.Paren(this=part) for part in parts], of, has_null)
+
+
+def among_values(rows: pa.Table, names: Sequence[str]) -> exp.Expr | None:
+    """The condition that columns have values which they have in some row, as selective as it can be written.
+
+    None if no column has a type with exact literals and few enough values.
+    """
+    import pyarrow as pa
+
+    found = [
+        (name, values)
+        for name in names
+        # Delta 4.4 fails on decimals in REPLACE WHERE ("MatchError").
+        if not pa.types.is_decimal(rows.schema.field(name).type)
+        and (values := _distinct(rows.column(name))) is not None
+    ]
+    few = [(name, values) for name, values in found if len(values[0]) <= LISTED]
+    telling = sorted(few, key=lambda each: -len(each[1][0]))[:TELLING]
+    conditions: list[exp.Expr] = []
+    for name, (known, has_null, write) in telling:
+        listed: list[exp.Expr] = [exp.In(this=column(name), expressions=list(map(write, known)))] if known else []
+        conditions.append(_any(listed, column(name), has_null))
+        if len(known) > 1:
+            covered = within_ranges(rows.column(name), column(name))
+            assert covered is not None
+            conditions.append(covered)
+    return exp.and_(*(exp.Paren(this=condition) for condition in conditions), copy=False) if conditions else None
+
+
+def ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """At most RANGES ranges that cover sorted values, split where the gaps between them are largest.
+
+    >>> ranges([1, 2, 3, 900, 901])
+    [(1, 3), (900, 901)]
+    >>> ranges(["a", "c"])
+    [('a', 'c')]
+    """
+    if not values:
+        return []
+    if not isinstance(values[0], (int, Decimal, date)):
+        return [(values[0], values[-1])]
+    spread = values[-1] - values[0]
+    gaps = sorted(((after - before, i) for i, (before, after) in enumerate(pairwise(values), 1)))
+    # A gap is worth a range of its own when it leaves out a good part of the whole spread.
+    splits = sorted(i for gap, i in gaps[-(RANGES - 1) :] if gap * 4 * RANGES > spread)
+    starts = [0, *splits]
+    return [(values[a], values[b - 1]) for a, b in zip(starts, [*splits, len(values)], strict=True)]
+
+
+def _any(parts: list[exp.Expr], of: exp.Expr, has_null: bool) -> exp.Expr:
+    if has_null or not parts:
+        parts = [*parts, exp.Is(this=of.copy(), expression=exp.Null())]
+    return exp.or_(*parts, copy=False)
+
+
+def _distinct(values: pa.ChunkedArray) -> tuple[list[Any], bool, Callable[[Any], exp.Expr]] | None:
+    """The different values in order, whether NULL is among them, and how they are written."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    type_ = values.type
+    integers = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT"}
+    if type_ in integers:
+        name = integers[type_]
+        write: Callable[[Any], exp.Expr] = lambda value: exp.cast(_number(value), name)  # noqa: E731
+    elif pa.types.is_decimal(type_):
+        name = f"DECIMAL({type_.precision}, {type_.scale})"
+        write = lambda value: exp.cast(exp.Literal.string(str(value)), name, dialect="spark")  # noqa: E731
+    elif pa.types.is_date(type_):
+        write = lambda value: exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect="spark")  # noqa: E731
+    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        write = exp.Literal.string
+    else:
+        return None
+    known = compute.unique(values).to_pylist()
+    # Spark and Parquet order text by its bytes, which is the order of its code points, as in Python.
+    return sorted(value for value in known if value is not None), None in known, write
+
+
+def _number(value: int) -> exp.Expr:
+    return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)

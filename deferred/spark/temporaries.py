@@ -1,0 +1,124 @@
+"""Temporary results of one operation: small ones come to the driver, large ones stay in Spark.
+
+A small result is one Spark job, and its rows, their number and the range of their keys are known without another. Spark
+plans what reads it with exact statistics: it broadcasts it, and drops what is joined with an empty one.
+
+A large result is a checkpoint, not a cache: a cached result carries the plan it came from into every plan that reads
+it, and planning time would double with every step that reads another.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from deferred.spark.session import checkpointed
+from deferred.spark.statements import Statement, statement_text, translated
+from deferred.sql.dialect import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+LOCAL_ROWS = 10_000
+"""Up to this many rows come to the driver."""
+
+BROADCAST_ROWS = 100_000
+"""Up to this many changed rows are sent to the data instead of shuffling the data to them."""
+
+UNKNOWN = 2**62
+"""As an expected number of rows: as many as there may be."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A computed result: the number of its rows, and the rows where they are at the driver."""
+
+    count: int
+    rows: pa.Table | None
+
+
+class Temporaries:
+    """Results that later statements of one operation read under their names, dropped when it ends."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
+        self._results: dict[str, Result] = {}
+        self._larger_than_expected = False
+
+    def compute(self, step: str, query: Statement, expected: int = UNKNOWN) -> exp.Table:
+        """Computes a query and returns the table to read its rows from.
+
+        `expected` is about how many rows it has. Where that is few, one job brings them to the driver; a result that
+        turns out to be large is computed again, and after it the operation expects no other small one.
+        """
+        with translated():
+            frame = self._spark.sql(statement_text(query))
+            if expected <= LOCAL_ROWS and not self._larger_than_expected and _is_exact_in_arrow(frame.schema):
+                rows = frame.limit(LOCAL_ROWS + 1).toArrow()
+                if rows.num_rows <= LOCAL_ROWS:
+                    return self.put(step, rows, frame.schema)
+                self._larger_than_expected = True
+            frame = checkpointed(self._spark, frame)
+            count = frame.count()
+            if count <= BROADCAST_ROWS:
+                frame = frame.coalesce(1).hint("broadcast") if count else frame.limit(0)
+            return self._named(step, frame, Result(count, None))
+
+    def put(self, step: str, rows: pa.Table, schema: StructType | str) -> exp.Table:
+        """Takes rows that are at the driver; returns the table to read them from."""
+        with translated():
+            return self._named(step, self._spark.createDataFrame(rows, schema), Result(rows.num_rows, rows))
+
+    def _named(self, step: str, frame: DataFrame, result: Result) -> exp.Table:
+        name = f"{self._prefix}_{step}"
+        frame.createOrReplaceTempView(name)
+        self._results[name] = result
+        return exp.to_table(name)
+
+    def rows(self, result: exp.Table) -> int:
+        """Returns the number of rows of a computed result."""
+        return self._results[result.name].count
+
+    def local(self, result: exp.Table) -> pa.Table | None:
+        """Returns the rows of a computed result where they are at the driver."""
+        found = self._results.get(result.name)
+        return None if found is None else found.rows
+
+    def drop(self) -> None:
+        for name in self._results:
+            # Spark frees the rows when nothing refers to them. The session may have been stopped in the meantime.
+            try:
+                self._spark.sql(f"DROP VIEW IF EXISTS {quoted(name)}")
+            except Exception:
+                return
+        self._results.clear()
+
+
+def _is_exact_in_arrow(type_: DataType) -> bool:
+    """Whether values of a type come back from the driver as they were, bit by bit."""
+    from pyspark.sql import types
+
+    if isinstance(type_, types.StructType):
+        names = [field.name.casefold() for field in type_.fields]
+        return len(set(names)) == len(names) and all(_is_exact_in_arrow(field.dataType) for field in type_.fields)
+    if isinstance(type_, types.ArrayType):
+        return _is_exact_in_arrow(type_.elementType)
+    if isinstance(type_, types.MapType):
+        return _is_exact_in_arrow(type_.keyType) and _is_exact_in_arrow(type_.valueType)
+    if isinstance(type_, types.StringType):
+        return type_.simpleString() == "string"  # no collation
+    exact: tuple[Any, ...] = (
+        types.NumericType,
+        types.BooleanType,
+        types.BinaryType,
+        types.DateType,
+        types.TimestampType,
+        types.TimestampNTZType,
+    )
+    return isinstance(type_, exact)
