@@ -1,25 +1,29 @@
-"""A view's definition: its SQL bound to a plan, and what is kept of it so that binding again asks nobody."""
+"""A view's definition: its SQL bound to a plan, and its query at a cut, as SQL for Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deferred.algebra.group import Aggregate
-from deferred.algebra.plan import Filter, Plan, Project, Scan
-from deferred.algebra.sets import Distinct
-from deferred.errors import DeferredError, NondeterministicSQLError, UnsupportedSQLError
+from sqlglot import exp
+
+from deferred.algebra.bags import alias, column, select
+from deferred.algebra.operators import Aggregate, Distinct, Scan, SetOperation, Window
+from deferred.algebra.plan import Plan
+from deferred.algebra.types import as_read, has_no_order, is_padded
+from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog
-from deferred.metadata import Cut, TableRecord, ViewRecord
-from deferred.spark.engine import table
+from deferred.log.sources import in_types, source_of
+from deferred.maintenance.view_tables import support_path
+from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
 from deferred.sql.bind import Bound, Schema, bind
-from deferred.sql.pin import tables
+from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
+from deferred.sql.pin import pinned, tables
+from deferred.sql.refusing import refuse_words_that_vary
+from deferred.sql.render import Renderer
 from deferred.sql.types import Types
 
-DIFFERENTIAL_COUNT = "_deferred_count"
-DIFFERENTIAL_BATCH = "_deferred_batch"
 Columns = tuple[tuple[str, str], ...]
 
 
@@ -52,13 +56,21 @@ class Definition:
         names = {n for node in self.plan.walk() if isinstance(node, Scan) and node.table == name for n in node.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
 
+    def rows_at(self, name: str, version: int) -> exp.Expr:
+        """The rows of a base table at a version, in the types that the view knows."""
+        record = self.tables[name]
+        return in_types(delta_table(record.location, version), record, self.schemas[name])
+
     def table(self, path: tuple[str, ...]) -> TableRecord:
         """The base table that a dotted name in the view's text means."""
         return self.tables[self.names[_dotted(path)]]
 
-    def remembered(self) -> dict[str, object]:
-        return {"tables": {name: [list(c) for c in schema] for name, schema in self.schemas.items()},
-                "names": self.names, "types": self.types.known, "whole": self.whole}
+    def remembered(self, notes: Sequence[str], key: Sequence[str], settings: Mapping[str, str]) -> RememberedDefinition:
+        """What is kept with the view, so that `load` asks neither its tables nor Spark."""
+        types = {sql: tuple(columns) for sql, columns in self.types.known.items()}
+        return RememberedDefinition(
+            self.schemas, self.names, types, self.whole, tuple(notes), tuple(key), settings=settings
+        )
 
 
 def define(context: Context, sql: str, strict: bool) -> Definition:
@@ -75,94 +87,143 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
         names[_dotted(path)] = record.name
         records[record.name] = record
         if record.name not in schemas:
-            schemas[record.name] = DeltaLog(record.location).columns
+            schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
         return record.name, schemas[record.name]
 
     types = Types(context.engine.columns)
     try:
-        return Definition(sql, bind(sql, catalog, types), records, schemas, names, types)
-    except NondeterministicSQLError:
+        bound = bind(sql, catalog, types)
+        _refuse_uncomparable(bound)
+        definition = Definition(sql, bound, records, schemas, names, types)
+    except (NondeterministicSQLError, UnsafeSQLError):
         raise
     except UnsupportedSQLError as error:
         if strict:
             raise
         for path in tables(sql):
             catalog(path)
-        return Definition(sql, None, records, schemas, names, types, str(error))
+        refuse_words_that_vary(parse_query(sql), {n.casefold() for columns in schemas.values() for n, _ in columns})
+        definition = Definition(sql, None, records, schemas, names, types, str(error))
+    _refuse_variants(definition)
+    return definition
+
+
+TAKES_PADDED = ("count", "min", "max", "length", "char_length", "concat", "upper", "lower", "trim", "rtrim")
+"""Functions that take the value of a CHAR column as it is stored."""
+
+
+def _refuse_uncomparable(bound: Bound) -> None:
+    """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
+    for node in bound.plan.walk():
+        keys: Sequence[str] = ()
+        if isinstance(node, Aggregate):
+            keys = node.keys
+        elif isinstance(node, Window):
+            keys = node.partition
+        elif isinstance(node, (Distinct, SetOperation)):
+            keys = node.columns
+        if any(has_no_order(bound.types[key]) for key in keys):
+            raise UnsupportedSQLError(
+                f"{type(node).__name__} has a map among its keys, by which rows cannot be looked up."
+            )
+        for expression in node.expressions:
+            for read in expression.find_all(exp.Column):
+                above = read.parent
+                alone = above is None or isinstance(above, (exp.Alias, exp.Cast, exp.Ordered))
+                alone = alone or (isinstance(above, exp.Anonymous) and str(above.this).lower() in TAKES_PADDED)
+                if not alone and is_padded(bound.types.get(read.name, "")):
+                    raise UnsupportedSQLError(
+                        f"{text(expression)} compares a CHAR column, which Spark pads with blanks before it compares "
+                        f"it; write CAST(… AS STRING)."
+                    )
+
+
+def _refuse_variants(definition: Definition) -> None:
+    for name in definition.tables:
+        for column_name, type_ in definition.read_columns(name):
+            if "variant" in type_.lower():
+                raise UnsupportedSQLError(
+                    f"Column {column_name} of table {name} is {type_}: SQL cannot tell values of this type apart, so a "
+                    f"change of one could be missed. Keep what the view needs of it in a column of its own."
+                )
 
 
 def load(context: Context, view: ViewRecord) -> Definition:
-    """A view's definition as it was bound when the view was made: later columns of its tables do not disturb it."""
+    """A view's definition as it was bound when the view was created: later columns of its tables do not matter."""
     remembered = view.definition
-    schemas: dict[str, Columns] = {name: tuple((n, t) for n, t in schema)
-                                   for name, schema in remembered["tables"].items()}
+    schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
-    names: dict[str, str] = remembered["names"]
 
     def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
         name = names[_dotted(path)]
         return name, schemas[name]
 
-    types = Types(context.engine.columns, remembered["types"])
-    whole = remembered.get("whole")
-    bound = None if whole else bind(view.sql, catalog, types)
-    return Definition(view.sql, bound, records, schemas, names, types, whole)
+    types = Types(context.engine.columns, remembered.types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    return Definition(view.sql, bound, records, schemas, names, types, remembered.whole)
 
 
 def _dotted(path: tuple[str, ...]) -> str:
     return ".".join(path).casefold()
 
 
-def unique_key(plan: Plan) -> tuple[str, ...] | None:
-    """Columns of a plan's output that no two rows share, None where duplicates are possible.
-
-    Groups are told apart by their keys, and duplicate elimination leaves every row once; projections must keep them.
-    """
-    if isinstance(plan, Filter):
-        return unique_key(plan.child)
-    if isinstance(plan, Project):
-        below = unique_key(plan.child)
-        if below is None:
-            return None
-        passed = {e.name: out for out, e in plan.outputs if e.key == "column"}
-        return tuple(passed[c] for c in below) if set(below) <= passed.keys() else None
-    if isinstance(plan, Aggregate):
-        return plan.keys
-    if isinstance(plan, Distinct):
-        return plan.columns
-    return None
-
-
 @dataclass(frozen=True)
 class Pinned:
-    """Sources for rendering: base tables at a cut, changes and temporary results by their names in Spark."""
+    """Leaves for rendering: base tables at a cut, changes and temporary results, support tables at their versions."""
 
-    tables: dict[str, TableRecord]
-    versions: dict[int, int]
-    changes: dict[str, str]
-    steps: dict[str, str]
+    definition: Definition
+    versions: Mapping[int, int]
+    changes: Mapping[str, exp.Table] = field(default_factory=dict)
+    steps: dict[str, exp.Table] = field(default_factory=dict)
     location: str = ""
     supports: Mapping[str, int] = field(default_factory=dict)
 
-    def scan(self, name: str) -> str:
-        record = self.tables[name]
-        return table(record.location, self.versions[record.id])
+    def scan(self, table: str) -> exp.Expr:
+        return self.definition.rows_at(table, self.versions[self.definition.tables[table].id])
 
-    def change(self, name: str) -> str:
-        return self.changes[name]
+    def change(self, table: str) -> exp.Expr:
+        return self.changes[table]
 
-    def ref(self, name: str) -> str:
+    def temporary(self, name: str) -> exp.Expr:
         return self.steps[name]
 
-    def stored(self, name: str) -> str:
-        return table(f"{self.location}/{name}", self.supports[name])
+    def stored(self, name: str) -> exp.Expr:
+        return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def at(definition: Definition, cut: Cut) -> Pinned:
-    return Pinned(definition.tables, dict(cut.versions), {}, {})
+def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut."""
+    return Renderer(Pinned(definition, cut.versions), small_changes=False).query(plan)
 
 
-def output(definition: Definition, columns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def query(definition: Definition, columns: Columns, cut: Cut) -> exp.Select:
+    """Q at a cut, under the view's own column names and types."""
+    if definition.bound is None:
+        return select([exp.Star()], verbatim(original(definition, cut)))
+    return select(outputs(definition, columns), rows_at(definition, definition.plan, cut))
+
+
+def original(definition: Definition, cut: Cut) -> str:
+    """The user's own text, its tables read at a cut: what a recomputation by Spark itself would run."""
+
+    def source(path: tuple[str, ...]) -> str:
+        record = definition.table(path)
+        read = select(
+            [column(name) for name, _ in definition.schemas[record.name]],
+            definition.rows_at(record.name, cut.versions[record.id]),
+        )
+        return text(read.subquery())
+
+    return pinned(definition.sql, source)
+
+
+def outputs(definition: Definition, columns: Columns) -> list[exp.Expr]:
+    """The plan's columns under the view's names and in its types."""
+    types = dict(columns)
+    return [alias(cast(column(c), types[name]), name) for c, name in output(definition, columns)]
+
+
+def output(definition: Definition, columns: Columns) -> list[tuple[str, str]]:
     """(plan column, view column) by position."""
     if len(definition.plan.columns) != len(columns):
         raise DeferredError("The view's plan and its table have different columns; rebuild the view.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from deferred.errors import DeferredError
-from deferred.log.context import Context
+from deferred.errors import DeferredError, redacted
+from deferred.log.context import Context, is_dead
 from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord
 
 log = logging.getLogger(__name__)
@@ -36,31 +36,55 @@ class Operation:
     message: str | None
     started_at: str
     requested_by: str | None = None
+    warnings: tuple[str, ...] = ()
+    """What a user should know although the operation has succeeded."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def shown(context: Context, cut: Cut | None) -> dict[str, Any] | None:
+def cut_by_name(context: Context, cut: Cut | None) -> dict[str, Any] | None:
     """A cut for people: versions by table name."""
     if cut is None:
         return None
     names = {t.id: t.name for t in context.metadata.tables.all()}
-    return {"timestamp": cut.timestamp.isoformat(),
-            "versions": {names.get(table, str(table)): version for table, version in cut.versions.items()}}
+    return {
+        "timestamp": cut.timestamp.isoformat(),
+        "versions": {names.get(table, str(table)): version for table, version in cut.versions.items()},
+    }
 
 
 def from_record(context: Context, record: OperationRecord) -> Operation:
+    """The operation that a record is about."""
     return Operation(
-        record.id, record.view, record.kind, record.state, shown(context, record.from_cut),
-        shown(context, record.to_cut), record.rows_read, record.rows_deleted, record.rows_inserted,
-        round(sum(record.seconds.values()), 3), record.seconds, record.strategy,
-        record.error or record.details.get("message"), record.started_at.isoformat(), record.requested_by)
+        record.id,
+        record.view,
+        record.kind,
+        _state(record),
+        cut_by_name(context, record.from_cut),
+        cut_by_name(context, record.to_cut),
+        record.rows_read,
+        record.rows_deleted,
+        record.rows_inserted,
+        round(sum(record.seconds.values()), 3),
+        record.seconds,
+        record.strategy,
+        record.error or record.details.get("message"),
+        record.started_at.isoformat(),
+        record.requested_by,
+        tuple(record.details.get("warnings") or ()),
+    )
+
+
+def _state(record: OperationRecord) -> str:
+    """How an operation ended. One whose process died could not say so itself."""
+    died = record.state == "running" and is_dead(str(record.details.get("owner", "")))
+    return "interrupted" if died else record.state
 
 
 @dataclass
 class Work:
-    """An operation under way: what it finds out is written down here, and kept when it ends."""
+    """An operation in progress: what it finds out is noted here, and recorded when it ends."""
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: OperationState = "succeeded"
@@ -73,9 +97,11 @@ class Work:
     message: str | None = None
     phases: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        """Measure the seconds of a part of the operation."""
         begun = time.monotonic()
         try:
             yield
@@ -85,34 +111,87 @@ class Work:
             log.info("%s: %.2f s", name, seconds)
 
     def nothing(self, message: str) -> None:
+        """Note that there was nothing to do, and why."""
         self.state, self.message = "nothing", message
 
 
 @contextmanager
 def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> Iterator[Work]:
-    """Keep a record of an operation from its first moment, so that one that never ended is seen too."""
+    """Record an operation from its start, so that one that never ended can be seen too.
+
+    Its statements mean what they meant in the session that created the view, whoever runs them.
+    """
     work = Work()
     operations = context.metadata.operations
-    operations.start(kind=kind, view_id=view.id, view=view.name, operation_id=work.id,
-                     requested_by=context.requested_by, details=details)
+    operations.start(
+        kind=kind,
+        view_id=view.id,
+        view=view.name,
+        operation_id=work.id,
+        requested_by=context.requested_by,
+        details={**details, "owner": context.owner},
+    )
     log.info("%s of %s begins, operation %s", kind, view.name, work.id)
     try:
-        yield work
+        with context.engine.meaning(view.definition.settings):
+            yield work
     except BaseException as error:
-        message = str(error) if isinstance(error, DeferredError) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, DeferredError) else redacted(f"{type(error).__name__}: {error}")
         operations.finish(work.id, "failed", error=message[:4000], **_fields(work, details))
         raise
     operations.finish(work.id, work.state, **_fields(work, details))
-    log.info("%s of %s: %s; %d rows read, %d deleted, %d inserted in %.2f s", kind, view.name,
-             work.message or work.state, work.rows_read, work.rows_deleted, work.rows_inserted,
-             sum(work.phases.values()))
+    log.info(
+        "%s of %s: %s; %d rows read, %d deleted, %d inserted in %.2f s",
+        kind,
+        view.name,
+        work.message or work.state,
+        work.rows_read,
+        work.rows_deleted,
+        work.rows_inserted,
+        sum(work.phases.values()),
+    )
 
 
 def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:
-    return {"from_cut": work.from_cut, "to_cut": work.to_cut, "rows_read": work.rows_read,
-            "rows_deleted": work.rows_deleted, "rows_inserted": work.rows_inserted, "seconds": work.phases,
-            "strategy": work.strategy, "details": {**details, **work.details, "message": work.message}}
+    return {
+        "from_cut": work.from_cut,
+        "to_cut": work.to_cut,
+        "rows_read": work.rows_read,
+        "rows_deleted": work.rows_deleted,
+        "rows_inserted": work.rows_inserted,
+        "seconds": work.phases,
+        "strategy": work.strategy,
+        "details": {**details, **work.details, "message": work.message, "warnings": work.warnings},
+    }
 
 
 def result(context: Context, work: Work) -> Operation:
+    """The operation as it was recorded."""
     return from_record(context, context.metadata.operations.get(work.id))
+
+
+def combined(early: Sequence[Operation], propagated: Operation, applied: Operation) -> Operation:
+    """The parts of a refresh as one operation: the result of the last part that did something, the work of all."""
+    parts = [*early, propagated, applied]
+    done = [part for part in parts if part.state != "nothing"]
+    last = done[-1] if done else applied
+    phases: dict[str, float] = {}
+    for part in parts:
+        for phase, seconds in part.phases.items():
+            phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
+    changes_of_mv = [*early, applied]
+    return replace(
+        last,
+        kind="refresh",
+        state="succeeded" if done else "nothing",
+        from_cut=parts[0].from_cut,
+        to_cut=applied.to_cut,
+        rows_read=propagated.rows_read,
+        rows_deleted=sum(part.rows_deleted for part in changes_of_mv),
+        rows_inserted=sum(part.rows_inserted for part in changes_of_mv),
+        seconds=round(sum(part.seconds for part in parts), 3),
+        phases=phases,
+        strategy=propagated.strategy,
+        started_at=parts[0].started_at,
+        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
+    )

@@ -3,116 +3,145 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from deferred.log import ledger
-from deferred.log.changes import check_columns
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT, net, overwrite
+from deferred.errors import TransactionError
+from deferred.log import ledger, undo
 from deferred.log.context import Context
-from deferred.log.lease import lease
+from deferred.log.lease import Held
+from deferred.log.sources import source_of
 from deferred.log.tracking import trusted_again
-from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
-from deferred.maintenance.operation import Operation, Work, recorded, result
-from deferred.maintenance.propagate import pending, propagate, sources
+from deferred.maintenance.base_logs import base_tables, synced_tables
+from deferred.maintenance.making import mend
+from deferred.maintenance.operation import Operation, Work, combined, recorded, result
+from deferred.maintenance.propagate import propagate
+from deferred.maintenance.scenarios import PARTIAL_FIRST, PROPAGATE_FIRST
 from deferred.maintenance.settle import confirm, settled
-from deferred.maintenance.views import mv_path, rebuild_statement
-from deferred.metadata import ViewRecord
+from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, mv_path, pending, pending_rows, view_application
+from deferred.maintenance.working import propagating, refreshing
+from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
+from deferred.spark.sizing import settings_for
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.dialect import delta_table, quoted
 
-PROPAGATE_FIRST = "propagate_first"
-PARTIAL_FIRST = "partial_first"
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def partial_refresh(context: Context, name: str, kind: str = "partial_refresh") -> Operation:
     """MV := (MV ∸ ∇MV) ⊎ ΔMV, ∇MV := ΔMV := φ (Figure 3): MV then shows s_i."""
     view = context.metadata.views.get(name)
-    with lease(context, f"refresh:{view.id}", f"The refresh of {view.name}"):
+    with refreshing(context, view) as held:
         view = settled(context, context.metadata.views.get(name))
         with recorded(context, kind, view) as work:
             work.from_cut, work.to_cut = view.shown, view.propagated
             if view.propagated_batch == view.applied_batch:
                 work.nothing("MV shows the last propagated state.")
-                context.metadata.views.update(view.id, shown=view.propagated)
+                context.metadata.views.update(view.id, [held.lease], shown=view.propagated)
             else:
-                _apply(context, view, work)
+                _apply(context, view, work, held)
         return result(context, work)
 
 
-def _apply(context: Context, view: ViewRecord, work: Work) -> None:
+def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
     assert view.propagated is not None
     batch = view.propagated_batch
-    with context.engine.temporaries() as temporaries:
+    rows = pending_rows(view, view.applied_batch, batch)
+    with context.engine.temporaries(settings_for(None if rows is None else rows.num_rows, None)) as temporaries:
         with work.phase("net"):
-            changes = temporaries.keep("net", bags.net(pending(view, view.applied_batch, batch), view.columns))
+            changes = _net(view, batch, rows, temporaries)
         with work.phase("apply"):
-            mark = Mark(f"deferred-view-{view.id}", batch, {
-                "kind": "refresh", "operation": work.id, "batch": batch, "cut": view.propagated.to_json()})
             work.rows_deleted, work.rows_inserted = bags.apply(
-                context.engine, temporaries, mv_path(view), view.columns, changes, mark,
-                tuple(view.definition.get("key") or ()))
+                context.engine,
+                temporaries,
+                mv_path(view.location),
+                view.columns,
+                changes,
+                _mark(view, work, batch, view.propagated, held),
+                view.definition.key,
+            )
     work.rows_read = work.rows_deleted + work.rows_inserted
-    context.metadata.views.update(view.id, shown=view.propagated, applied_batch=batch)
+    if work.rows_read:
+        confirm(mv_path(view.location), "refresh", work.id)
+    context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
 
 
-def refresh(context: Context, name: str, until: datetime | None = None, order: str = PROPAGATE_FIRST,
-            full: bool = False) -> Operation:
+def _net(view: ViewRecord, batch: int, rows: pa.Table | None, temporaries: Temporaries) -> exp.Table:
+    """∇MV and ΔMV as one netted bag. One batch is netted as it is."""
+    if rows is None:
+        return temporaries.compute("net", net(pending(view, view.applied_batch, batch), view.columns))
+    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in [*view.columns, (COUNT, "bigint")])
+    changes = temporaries.put("pending", rows.select([*(name for name, _ in view.columns), COUNT]), schema)
+    if len(rows.column(DIFFERENTIAL_BATCH).unique()) == 1:
+        return changes
+    return temporaries.compute("net", net(changes, view.columns), rows.num_rows)
+
+
+def _mark(view: ViewRecord, work: Work, batch: int, cut: Cut, held: Held) -> Mark:
+    """What a commit to MV carries: the last batch that it shows, and the cut."""
+    details = {"kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json()}
+    return Mark(view_application(view), held.lease.committing, details)
+
+
+def refresh(
+    context: Context, name: str, until: datetime | None = None, order: str = PROPAGATE_FIRST, full: bool = False
+) -> Operation:
     """refresh_C, in either of the paper's orders: MV = Q at the cut of `until` (now, by default).
 
-    propagate_first: propagate_C, then partial_refresh_C. partial_first: partial_refresh_C, so that readers have s_i
-    early, then refresh_BL, which is the propagation of what is left and its application at once.
+    propagate_first: propagate_C, then partial_refresh_C. partial_first: partial_refresh_C, so that readers see s_i
+    early, then refresh_BL, which propagates what is left and applies it at once.
     """
-    first: Operation | None = None
-    if order == PARTIAL_FIRST:
-        first = partial_refresh(context, name, kind="refresh")
-    moved = propagate(context, name, until, kind="refresh", full=full)
+    early = [partial_refresh(context, name, kind="refresh")] if order == PARTIAL_FIRST else []
+    propagated = propagate(context, name, until, kind="refresh", full=full)
     applied = partial_refresh(context, name, kind="refresh")
-    return _together(first, moved, applied)
-
-
-def _together(first: Operation | None, moved: Operation, applied: Operation) -> Operation:
-    """One answer for the parts of a refresh: the last one's, with the work of all of them."""
-    parts = [part for part in (first, moved, applied) if part is not None]
-    done = [part for part in parts if part.state != "nothing"]
-    last = applied if applied.state != "nothing" or not done else done[-1]
-    phases: dict[str, float] = {}
-    for part in parts:
-        for phase, seconds in part.phases.items():
-            phases[phase] = round(phases.get(phase, 0.0) + seconds, 3)
-    changed = [part for part in (first, applied) if part is not None]
-    return Operation(
-        last.id, last.view, "refresh", "succeeded" if done else "nothing", parts[0].from_cut, applied.to_cut,
-        moved.rows_read, sum(p.rows_deleted for p in changed), sum(p.rows_inserted for p in changed),
-        round(sum(p.seconds for p in parts), 3), phases, moved.strategy, last.message, parts[0].started_at,
-        last.requested_by)
+    return combined(early, propagated, applied)
 
 
 def rebuild(context: Context, name: str) -> Operation:
-    """Recompute a view at the current cut and switch it in with one atomic overwrite; mends a lost log too."""
+    """Recompute a view at the current cut with one atomic overwrite of MV.
+
+    The remedy for a lost log, and for tables of the view that are gone or damaged: none of their rows is read.
+    """
     view = context.metadata.views.get(name)
-    with lease(context, f"propagate:{view.id}", f"The propagation of {view.name}"), \
-            lease(context, f"refresh:{view.id}", f"The refresh of {view.name}"):
-        view = settled(context, context.metadata.views.get(name))
+    with propagating(context, view) as propagation, refreshing(context, view) as held:
         with recorded(context, "rebuild", view) as work:
             work.from_cut, work.strategy = view.shown, "full"
             with work.phase("sync"):
-                for source in sources(context, view):
+                for source in base_tables(context, view):
                     trusted_again(context, source)
-                tables = sources(context, view)
-                ledger.sync(context, tables, lambda t: recover(context, t))
+                tables = synced_tables(context, view)
+                for transaction in undo.stuck(context, tables):
+                    raise TransactionError(undo.explained(transaction))
+                mend(context, view)  # after the base tables were read: the storage can be reached
+                view = settled(context, context.metadata.views.get(name))
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut
             definition = definitions.load(context, view)
             for source in tables:
-                check_columns(source, definition.read_columns(source.name))
-            batch = view.propagated_batch + 1
-            mark = Mark(f"deferred-view-{view.id}", batch, {
-                "kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json()})
+                source_of(context, source).check_columns(definition.read_columns(source.name))
             with work.phase("compute"):
-                support.put_back(context, view, definition)
+                batch = view.propagated_batch + 1
                 support.refill(context, view, definition, cut, work.id, batch)
-                context.engine.commit(rebuild_statement(definition, view.columns, mv_path(view), cut), mark)
-                confirm(mv_path(view), "refresh", work.id)
-            context.metadata.views.update(view.id, shown=cut, propagated=cut, applied_batch=batch,
-                                          propagated_batch=batch, state="active", problem=None)
+                mv = mv_path(view.location)
+                names = [name for name, _ in view.columns]
+                rows = definitions.query(definition, view.columns, cut)
+                context.engine.commit(overwrite(delta_table(mv), names, rows), _mark(view, work, batch, cut, held))
+                confirm(mv, "refresh", work.id)
+            context.metadata.views.update(
+                view.id,
+                [propagation.lease, held.lease],
+                shown=cut,
+                propagated=cut,
+                applied_batch=batch,
+                propagated_batch=batch,
+                state="active",
+                problem=None,
+            )
         return result(context, work)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from deferred.algebra.plan import COUNT
+from sqlglot import exp
+
+from deferred.algebra.bags import alias, call, change_columns, column, described, difference, select, signed
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
+from deferred.log.delta_log import is_delta
 from deferred.log.lease import lease
-from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
-from deferred.maintenance.definition import Definition
+from deferred.maintenance.base_logs import synced_tables
+from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
-from deferred.maintenance.propagate import sources
-from deferred.maintenance.views import query
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
-from deferred.spark.engine import table
-from deferred.sql.dialect import quoted
+from deferred.sql.dialect import cast, delta_table
 
 AS_OF = "_as_of"
 KINDS = ("rows", "changes")
@@ -39,7 +39,7 @@ def steps(start: datetime, end: datetime, width: timedelta) -> Iterator[tuple[da
 
 
 def history_path(context: Context, view: ViewRecord, of: str) -> str:
-    """Where the history table of a view is, unless its reader wants it elsewhere."""
+    """Where the history table of a view is."""
     return context.folder("history", f"{view.name}_{of}")
 
 
@@ -50,13 +50,14 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
     nothing. MV and the differential tables are not touched; base tables are read at the versions of that time.
     """
     if of not in KINDS:
-        raise InvalidInputError(f"replay of {of!r}: it is one of {', '.join(KINDS)}.")
+        raise InvalidInputError(f"A replay must be of {' or '.join(KINDS)}, not {of!r}.")
     view = context.metadata.views.get(name)
-    with lease(context, f"replay:{view.id}", f"The replay of {view.name}"), \
-            recorded(context, "replay", view, since=since.isoformat(), until=until.isoformat(), of=of) as work:
+    with (
+        lease(context, f"replay:{view.id}", f"The replay of {view.name}"),
+        recorded(context, "replay", view, since=since.isoformat(), until=until.isoformat(), of=of) as work,
+    ):
         with work.phase("sync"):
-            tables = sources(context, view)
-            ledger.sync(context, tables, lambda t: recover(context, t))
+            tables = synced_tables(context, view)
             if of == "changes":
                 work.from_cut = _cut(context, view, tables, since)
             work.to_cut = _cut(context, view, tables, until)
@@ -69,36 +70,43 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
 def _cut(context: Context, view: ViewRecord, tables: list[TableRecord], moment: datetime) -> Cut:
     for source in tables:
         if context.metadata.ledger.at(source.id, moment) is None:
-            raise InvalidInputError(f"View {view.name} cannot be replayed as of {moment.isoformat()}: nothing is known "
-                                    f"of {source.name} at that time. Begin after its first commit that was tracked.")
+            raise InvalidInputError(
+                f"View {view.name} cannot be replayed as of {moment.isoformat()}: nothing is known "
+                f"of {source.name} at that time. Begin after its first commit that was tracked."
+            )
     return ledger.cut(context, tables, moment, None)
 
 
 def _write(context: Context, view: ViewRecord, definition: Definition, work: Work, until: datetime, of: str) -> None:
-    names = ", ".join(quoted(n) for n, _ in view.columns)
+    """Replace the rows of the step at `until` in the history table."""
     path = history_path(context, view, of)
-    extra = [(AS_OF, "timestamp")] if of == "rows" else [(AS_OF, "timestamp"), ("_change", "string"),
-                                                         ("_count", "bigint")]
-    listed = ", ".join([names, *(quoted(n) for n, _ in extra)])
-    context.engine.sql(f"CREATE TABLE IF NOT EXISTS {table(path)} "
-                       f"({', '.join(f'{quoted(n)} {t}' for n, t in [*view.columns, *extra])}) USING delta")
-    moment = f"TIMESTAMP'{until.isoformat()}'"
-    filled = f"SELECT {listed} FROM ({_step(view, definition, work, moment)}) AS s"
-    context.engine.sql(f"INSERT INTO {table(path)} REPLACE WHERE {quoted(AS_OF)} = {moment} {filled}")
-    (total,) = context.engine.rows(f"SELECT COUNT(*) AS rows FROM {table(path)} WHERE {quoted(AS_OF)} = {moment}")
-    work.rows_inserted, work.strategy = int(total["rows"]), "full"
+    extra = [(AS_OF, "timestamp")]
+    if of == "changes":
+        change, count = change_columns(view.columns)
+        extra += [(change, "string"), (count, "bigint")]
+    if not is_delta(path):
+        bags.create(context.engine, path, [*view.columns, *extra])
+    table = delta_table(path)
+    moment = cast(exp.Literal.string(until.isoformat()), "timestamp")
+    at_moment = exp.EQ(this=column(AS_OF), expression=moment)
+    names = [name for name, _ in [*view.columns, *extra]]
+    rows = select(
+        [alias(moment.copy(), AS_OF) if name == AS_OF else column(name) for name in names],
+        _step(view, definition, work),
+    )
+    context.engine.write(exp.Insert(this=table, where=at_moment, expression=rows))
+    counted = select([exp.alias_(call("COUNT", exp.Star()), "n")], table).where(at_moment)
+    (total,) = context.engine.rows(counted)
+    work.rows_inserted, work.strategy = int(total["n"]), "full"
     work.details["table"] = path
 
 
-def _step(view: ViewRecord, definition: Definition, work: Work, moment: str) -> str:
+def _step(view: ViewRecord, definition: Definition, work: Work) -> exp.Select:
+    """The view's rows at a cut, or its changes between two cuts."""
     assert work.to_cut is not None
-    names = ", ".join(quoted(n) for n, _ in view.columns)
     new = query(definition, view.columns, work.to_cut)
     if work.from_cut is None:
-        return f"SELECT {names}, {moment} AS {quoted(AS_OF)} FROM ({new}) AS n"
-    count = quoted(COUNT)
-    net = bags.net(f"SELECT {names}, 1L AS {count} FROM ({new}) AS n UNION ALL "
-                   f"SELECT {names}, -1L AS {count} FROM ({query(definition, view.columns, work.from_cut)}) AS o",
-                   view.columns)
-    return (f"SELECT {names}, {moment} AS {quoted(AS_OF)}, IF({count} > 0, 'insert', 'delete') AS `_change`, "
-            f"ABS({count}) AS `_count` FROM ({net}) AS c")
+        return new
+    names = [name for name, _ in view.columns]
+    old = query(definition, view.columns, work.from_cut)
+    return described(difference(signed(new, names), signed(old, names), view.columns), view.columns)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from deferred.errors import SparkFailure
+from deferred.errors import LogLostError, SparkFailure
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog, last_mark
-from deferred.maintenance.views import differential_path, mv_path
+from deferred.log.delta_log import last_mark
+from deferred.maintenance.view_tables import differential_path, mv_path
 from deferred.metadata import Cut, ViewRecord
 
 
 def settled(context: Context, view: ViewRecord) -> ViewRecord:
-    """Take note of commits whose process died before it could write them down. Any number of times, one result."""
+    """Record commits whose process died before it could record them. Running it again changes nothing."""
     views = context.metadata.views
-    applied = last_mark(mv_path(view), "refresh")
+    applied = last_mark(mv_path(view.location), "refresh")
     if applied is not None and applied["batch"] > view.applied_batch:
         view = views.update(view.id, shown=Cut.from_json(applied["cut"]), applied_batch=applied["batch"])
-    propagated = last_mark(differential_path(view), "propagate")
+    propagated = last_mark(differential_path(view.location), "propagate")
     if propagated is not None and propagated["batch"] > view.propagated_batch:
         view = views.update(view.id, propagated=Cut.from_json(propagated["cut"]), propagated_batch=propagated["batch"])
-    if view.applied_batch > view.propagated_batch:  # a rebuild, which skips the differential tables
-        view = views.update(view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active",
-                            problem=None)
+    if view.applied_batch > view.propagated_batch:  # a rebuild, which passes over the differential tables
+        view = views.update(
+            view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
+        )
+    return view
+
+
+def usable(view: ViewRecord) -> ViewRecord:
+    """Refuse a view whose log is lost, with what was found and the remedy."""
+    if view.state == "broken":
+        raise LogLostError(
+            f"View {view.name} cannot be maintained: {view.problem} Run rebuild({view.name!r}) to recompute it."
+        )
     return view
 
 
@@ -28,19 +38,11 @@ def confirm(path: str, kind: str, operation: str) -> None:
     """Make sure that the last commit of a kind is this operation's.
 
     A Spark server goes on with a statement whose client was killed. Its commit may come between our settling and our
-    own commit of the same number, which Delta then takes for made: what we computed since is not in it.
+    own commit of the same number, which Delta then skips as a repetition: what we computed since is not in it.
     """
     made = last_mark(path, kind)
     if made is None or made.get("operation") != operation:
-        raise SparkFailure(f"A process that was interrupted has finished its commit to {path} meanwhile, in the place "
-                           f"of this one. Nothing is lost; run the same again.")
-
-
-def shown_version(view: ViewRecord) -> tuple[int, int]:
-    """A version of MV, and the last differential batch that it shows."""
-    log = DeltaLog(mv_path(view))
-    version = log.version
-    for commit in log.newest_first():
-        if commit.version <= version and commit.mark is not None and commit.mark.get("kind") == "refresh":
-            return version, int(commit.mark["batch"])
-    return version, view.applied_batch
+        raise SparkFailure(
+            f"An interrupted process has meanwhile finished its commit to {path}, in the place of this one. "
+            f"Nothing is lost; run the same command again."
+        )

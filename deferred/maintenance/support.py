@@ -1,104 +1,226 @@
-"""Support tables in Delta: made with the view, read and moved by propagate, put back when a propagate did not end.
+"""Support tables in Delta: created with the view, read and appended to by propagate, restored after an interruption.
 
-The differential batch is the commit point. A support table is moved before it, and a move whose batch never came is
-undone by the next propagate: Delta keeps the version before it.
+A propagate appends what its batch changes, so its cost follows the change and not the table: the new row of each
+touched key, and a row for each key that is gone. Of a key the row of the newest batch counts. A table that moves as a
+whole (no keys) has all its rows in each batch, and those of the newest one count. Now and then a table is written anew
+with only the rows that count.
+
+The differential batch is the commit point. A support table advances before it; if the batch never comes, the next
+propagate restores the version before: Delta still has it, and where it has not, the table is filled again.
+
+A view may have been created by an earlier version that kept other rows, or none. Its next propagate is a recomputation,
+which also makes the support tables.
 """
 
 from __future__ import annotations
 
-from deferred.algebra.delta import Program, Upkeep
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from deferred.algebra.bags import (
+    BATCH,
+    GONE,
+    Columns,
+    appended,
+    column,
+    insert_into,
+    newest,
+    overwrite,
+    select,
+    union_all,
+)
+from deferred.algebra.plan import Plan
+from deferred.algebra.program import Program
+from deferred.algebra.strategy import support_tables
+from deferred.errors import DeferredError
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog
-from deferred.maintenance import definition as definitions
-from deferred.maintenance.definition import Definition
+from deferred.log.delta_log import DeltaLog, is_delta, readable
+from deferred.maintenance.definition import Definition, rows_at
+from deferred.maintenance.making import remove_folder
+from deferred.maintenance.rendering import PropagateRenderer, SupportState
+from deferred.maintenance.settle import confirm
+from deferred.maintenance.view_tables import support_application, support_path
+from deferred.maintenance.working import propagation
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
-from deferred.spark.engine import Mark, table
-from deferred.sql.dialect import quoted
-from deferred.sql.render import Renderer
-from deferred.sql.supporting import contents
+from deferred.spark.engine import Mark
+from deferred.sql.dialect import delta_table
+
+REWRITE_AFTER = 32
+"""After this many appended batches a table is written anew: a look at it reads the files of all of them."""
 
 
-def path(location: str, name: str) -> str:
-    return f"{location}/{name}"
+@dataclass(frozen=True)
+class Supports:
+    """The support tables of a view at s_i, None where they must be filled anew; and the number of the next batch.
+
+    Delta makes the commit of a number at most once, so the number of a batch that was undone is not used again.
+    """
+
+    states: Mapping[str, SupportState] | None
+    next_batch: int
 
 
 def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
-    """Make and fill the support tables of a new view."""
+    """Create and fill the support tables of a new view."""
     if definition.bound is None:
         return
-    for name, plan in contents(definition.plan).items():
-        columns = [(c, definition.column_types[c]) for c in plan.columns]
-        bags.create(context.engine, path(location, name), columns)
-        listed = ", ".join(quoted(c) for c in plan.columns)
-        rows = Renderer(definitions.at(definition, cut), broadcast=False).render(plan)
-        context.engine.write(f"INSERT INTO {table(path(location, name))} ({listed}) {rows}")
+    for name, plan in support_tables(definition.plan).items():
+        path = support_path(location, name)
+        bags.create(context.engine, path, _columns(definition, plan))
+        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, 0)
+        mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
+        context.engine.commit(insert_into(delta_table(path), _names(plan.columns), rows), mark)
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
-    """Compute the support tables anew at a cut, after a recomputation of the view."""
+    """Recompute the support tables at a cut, after a recomputation of the view."""
     if definition.bound is None:
         return
-    for name, plan in contents(definition.plan).items():
-        rows = Renderer(definitions.at(definition, cut), broadcast=False).render(plan)
-        _replace(context, view, name, plan.columns, rows, operation, batch)
+    for name, plan in support_tables(definition.plan).items():
+        path, columns = support_path(view.location, name), _columns(definition, plan)
+        if not readable(path):
+            remove_folder(path)
+        if not is_delta(path) or not _has(DeltaLog(path), columns):
+            created = _mark(context, view, name, operation, batch, True)
+            bags.create_again(
+                context.engine, path, columns, replace(created, application=f"{created.application}-created")
+            )
+        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
+        _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
 
 
-def put_back(context: Context, view: ViewRecord, definition: Definition) -> dict[str, int]:
-    """The version of each support table at s_i; a move whose differential batch never came is undone."""
-    versions: dict[str, int] = {}
-    if definition.bound is None:
-        return versions
-    for name in contents(definition.plan):
-        location = path(view.location, name)
-        log = DeltaLog(location)
-        orphan = None
-        for commit in log.newest_first():
-            mark = commit.mark or {}
-            if mark.get("kind") == "support" and mark["batch"] > view.propagated_batch:
-                orphan = commit.version
-            elif mark.get("kind") == "support":
-                break
-        if orphan is not None:
-            context.engine.write(f"RESTORE TABLE {table(location)} TO VERSION AS OF {orphan - 1}")
-            log = DeltaLog(location)
-        versions[name] = log.version
-    return versions
+def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
+    """The support tables at s_i, after undoing an advance whose differential batch never came.
+
+    They must be filled anew if there is no such table, or one that cannot be restored, or one with other columns, which
+    an earlier version has created.
+    """
+    highest = view.propagated_batch
+    states: dict[str, SupportState] = {}
+    whole = True
+    for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
+        path = support_path(view.location, name)
+        if not is_delta(path):
+            whole = False
+            continue
+        log = DeltaLog(path)
+        moves = _moves(log, view.propagated_batch)
+        highest = max(highest, moves.highest)
+        if moves.orphan is not None and _undone(context, path, moves.orphan - 1, highest):
+            log = DeltaLog(path)
+            moves = _moves(log, view.propagated_batch)
+        if moves.orphan is None and moves.batch is not None and _has(log, _columns(definition, plan)):
+            states[name] = SupportState(log.version, moves.batch, moves.appended)
+        else:
+            whole = False
+    return Supports(states if whole else None, highest + 1)
 
 
-def move(context: Context, view: ViewRecord, program: Program, renderer: Renderer, operation: str, batch: int) -> None:
+def _undone(context: Context, path: str, version: int, batch: int) -> bool:
+    """Restore a table to a version, if Delta still has its files."""
+    mark = Mark(f"deferred-support-{uuid.uuid4().hex}", 1, {"kind": "support", "batch": batch, "restored": version})
+    try:
+        bags.restore(context.engine, path, version, mark)
+    except DeferredError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """What the log of a support table says.
+
+    These are its newest settled batch, how many batches were appended since all rows were written, the first commit of
+    batches that never came, and the highest number of any batch.
+    """
+
+    batch: int | None
+    appended: int
+    orphan: int | None
+    highest: int
+
+
+def _moves(log: DeltaLog, propagated: int) -> _Moves:
+    """Reads the log from its newest commit back to the one that wrote all rows; what was undone does not count."""
+    batch: int | None = None
+    orphan: int | None = None
+    undone_to: int | None = None
+    appended_, highest = 0, 0
+    for commit in log.newest_first():
+        mark = commit.mark or {}
+        if mark.get("kind") != "support":
+            continue
+        highest = max(highest, mark["batch"])
+        if undone_to is not None and commit.version > undone_to:
+            continue
+        if "restored" in mark:
+            undone_to = mark["restored"]
+        elif mark["batch"] > propagated:
+            orphan = commit.version
+        else:
+            batch = mark["batch"] if batch is None else batch
+            if mark.get("replaced"):
+                return _Moves(batch, appended_, orphan, highest)
+            appended_ += 1
+    return _Moves(batch, REWRITE_AFTER, orphan, highest)  # Delta has cleaned up the rest of its log
+
+
+def advance(
+    context: Context,
+    view: ViewRecord,
+    program: Program,
+    renderer: PropagateRenderer,
+    operation: str,
+    batch: int,
+) -> None:
     """Bring the support tables to s_c, each with one Delta commit that names the batch it belongs to."""
     for name, upkeep in program.supports.items():
-        rows = renderer.render(upkeep.rows)
-        if not upkeep.keys:
-            _replace(context, view, name, upkeep.rows.columns, rows, operation, batch)
-        else:
-            context.engine.commit(_merge(path(view.location, name), upkeep, rows, renderer),
-                                  _mark(name, operation, batch))
+        rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
+        gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
+        new = appended(rows, names, upkeep.keys, gone, batch)
+        target, state = delta_table(support_path(view.location, name)), renderer.states[name]
+        if state.appended + 1 < REWRITE_AFTER:
+            _commit(context, view, name, operation, batch, insert_into(target, _names(names), new), False)
+            continue
+        if upkeep.keys:
+            held = select(map(column, _names(names)), renderer.stored(name))
+            current = newest(union_all([held, new]), names, upkeep.keys)
+            new = appended(current, names, upkeep.keys, None, batch)
+        _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
 
 
-def _mark(name: str, operation: str, batch: int) -> Mark:
-    # An application of its own for each attempt: a move that was put back must be possible again.
-    return Mark(f"deferred-support-{operation}-{name}", 1, {"kind": "support", "operation": operation, "batch": batch})
+def _names(names: Sequence[str]) -> list[str]:
+    return [*names, BATCH, GONE]
 
 
-def _replace(context: Context, view: ViewRecord, name: str, columns: tuple[str, ...], rows: str, operation: str,
-             batch: int) -> None:
-    listed = ", ".join(quoted(c) for c in columns)
-    context.engine.commit(f"INSERT OVERWRITE {table(path(view.location, name))} ({listed}) {rows}",
-                          _mark(name, operation, batch))
+def _columns(definition: Definition, plan: Plan) -> Columns:
+    return [*((c, definition.column_types[c]) for c in plan.columns), (BATCH, "bigint"), (GONE, "boolean")]
 
 
-def _merge(location: str, upkeep: Upkeep, rows: str, renderer: Renderer) -> str:
-    columns = [quoted(c) for c in upkeep.rows.columns]
-    others = [c for c in upkeep.rows.columns if c not in upkeep.keys]
-    source = f"SELECT {', '.join(columns)}, 'I' AS `_deferred_op` FROM ({rows}) AS n"
-    if upkeep.gone is not None:
-        listed = ", ".join(quoted(c) if c in upkeep.keys else f"NULL AS {quoted(c)}" for c in upkeep.rows.columns)
-        source += f" UNION ALL SELECT {listed}, 'D' AS `_deferred_op` FROM ({renderer.render(upkeep.gone)}) AS g"
-    on = " AND ".join(f"t.{quoted(k)} <=> s.{quoted(k)}" for k in upkeep.keys)
-    sets = ", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in others)
-    return (f"MERGE INTO {table(location)} AS t USING ({source}) AS s ON {on} "
-            f"WHEN MATCHED AND s.`_deferred_op` = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND s.`_deferred_op` = 'I' THEN INSERT ({', '.join(columns)}) "
-            f"VALUES ({', '.join(f's.{c}' for c in columns)})")
+def _has(log: DeltaLog, columns: Columns) -> bool:
+    """Whether a table has the columns; types are written as the engine writes them, or as Delta does."""
+    return [name for name, _ in log.columns] == [name for name, _ in columns]
+
+
+def _commit(
+    context: Context, view: ViewRecord, name: str, operation: str, batch: int, statement: exp.Expr, replaced: bool
+) -> None:
+    context.engine.commit(statement, _mark(context, view, name, operation, batch, replaced))
+    confirm(support_path(view.location, name), "support", operation)
+
+
+def _mark(context: Context, view: ViewRecord, name: str, operation: str, batch: int, replaced: bool) -> Mark:
+    """`replaced` says that the commit wrote all rows of the table, so that older batches are not in it."""
+    # The number grows with each attempt, so an advance that was undone is possible again.
+    number = context.held[propagation(view)].committing
+    return Mark(support_application(view, name), number, _details(operation, batch, replaced))
+
+
+def _details(operation: str, batch: int, replaced: bool) -> dict[str, Any]:
+    return {"kind": "support", "operation": operation, "batch": batch, "replaced": replaced}

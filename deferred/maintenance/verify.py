@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deferred.algebra.delta import coarse
-from deferred.algebra.plan import COUNT
+from sqlglot import exp
+
+from deferred.algebra.bags import (
+    COUNT,
+    Columns,
+    alias,
+    call,
+    column,
+    difference,
+    matching,
+    negated,
+    negative,
+    net,
+    positive,
+    select,
+    signed,
+    union_all,
+    written_out,
+)
+from deferred.algebra.types import equality_is_coarser
 from deferred.errors import InvariantError
-from deferred.log import changes, ledger
+from deferred.log import ledger
 from deferred.log.context import Context
-from deferred.log.lease import lease
 from deferred.log.transactions import recover_all
 from deferred.maintenance import definition as definitions
+from deferred.maintenance.base_logs import base_tables, net_logs
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.propagate import pending, sources, usable
-from deferred.maintenance.settle import settled, shown_version
-from deferred.maintenance.views import mv_path
-from deferred.metadata import Cut, TableRecord, ViewRecord
-from deferred.spark import bags
-from deferred.spark.engine import Temporaries, table
-from deferred.sql.dialect import quoted
+from deferred.maintenance.scenarios import scenario_of
+from deferred.maintenance.settle import settled, usable
+from deferred.maintenance.view_tables import applied_version, mv_path, pending
+from deferred.maintenance.working import propagating
+from deferred.metadata import Cut, ViewRecord
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.dialect import cast, delta_table, text, verbatim
 from deferred.sql.pin import pinned
 from deferred.sql.render import Renderer
 
-INVARIANTS = {
-    "immediate": "Q ≡ MV",
-    "base_log": "PAST(L, Q) ≡ MV",
-    "differential": "Q ≡ (MV ∸ ∇MV) ⊎ ΔMV",
-    "combined": "PAST(L, Q) ≡ (MV ∸ ∇MV) ⊎ ΔMV",
-}
-SHOWN = 5
+EXAMPLES = 5
+"""How many rows that differ an error shows."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One condition: what must hold, and how many rows are against it."""
+    """One condition: what must hold, how many rows violate it, and some of them."""
 
     condition: str
     holds: bool
@@ -66,129 +80,144 @@ class Verification:
 def verify(context: Context, name: str) -> Verification:
     """Check a view. The oracle is Spark, running the user's own text on the tables as the invariant has them.
 
-    PAST(L, Q) is Q with every R exchanged for (R ∸ ▲R) ⊎ ▼R, at the cut that the ledger knows as current.
+    PAST(L, Q) is Q with every R replaced by (R ∸ ▲R) ⊎ ▼R, at the cut that the ledger knows as current. A query may
+    leave a choice: ORDER BY leaves rows equal of which LIMIT, ROW_NUMBER or MAX_BY take one. If the view then differs
+    from the text's result, the oracle is Spark running the view's plan from the base tables: it makes one of the
+    choices that the text allows, the same one every time. The condition says so.
     """
     recover_all(context)
     view = context.metadata.views.get(name)
-    with lease(context, f"propagate:{view.id}", f"The propagation of {view.name}"):
+    with propagating(context, view):
         view = usable(settled(context, context.metadata.views.get(name)))
         definition = definitions.load(context, view)
         with context.engine.temporaries() as temporaries:
             checks = _checks(context, view, definition, temporaries)
-    verification = Verification(view.name, view.scenario, tuple(checks))
+    verification = Verification(view.name, view.options.scenario, tuple(checks))
     broken = [check for check in checks if not check.holds]
     if broken:
         first = broken[0]
         rows = "; ".join(first.rows)
-        raise InvariantError(f"View {view.name}: {first.condition} does not hold, {first.differing} rows differ. "
-                             f"First ones: {rows}. Run rebuild({view.name!r}), and report how it came about.")
+        raise InvariantError(
+            f"View {view.name}: {first.condition} does not hold, {first.differing} rows differ. "
+            f"First ones: {rows}. Run rebuild({view.name!r}), and report what led to it."
+        )
     return verification
 
 
 def _checks(context: Context, view: ViewRecord, definition: Definition, temporaries: Temporaries) -> list[Check]:
-    tables = sources(context, view)
-    version, batch = shown_version(view)
+    invariant = scenario_of(view).invariant
+    tables = base_tables(context, view)
+    version, batch = applied_version(view)
     view = context.metadata.views.by_id(view.id)
-    past = view.shown if view.scenario == "base_log" else view.propagated
+    past = invariant.cut(view)
     assert past is not None
     current = ledger.cut(context, tables, None, past)
-    names = ", ".join(quoted(n) for n, _ in view.columns)
-    count = quoted(COUNT)
-    mv = temporaries.keep("mv", f"SELECT {names}, 1L AS {count} FROM {table(mv_path(view), version)}")
-    net = temporaries.keep("net", bags.net(pending(view, batch, view.propagated_batch), view.columns))
+    names = [name for name, _ in view.columns]
+    mv = temporaries.compute("mv", signed(delta_table(mv_path(view.location), version), names))
+    pending_net = temporaries.compute("net", net(pending(view, batch, view.propagated_batch), view.columns))
+    logs = net_logs(context, definition, past, current, temporaries).tables if invariant.of_past else {}
 
-    logs: dict[str, str] = {}
-    checks: list[Check] = []
-    for number, source in enumerate(tables):
-        after, upto = past.versions[source.id], current.versions[source.id]
-        if upto <= after or view.scenario in ("immediate", "differential"):
-            continue
-        columns = definition.read_columns(source.name)
-        with changes.guarded(source, after, upto):
-            logs[source.name] = temporaries.keep(f"log{number}", changes.net(context, source, after, upto, columns))
-        inserted = f"SELECT * FROM {logs[source.name]} WHERE {count} > 0"
-        checks.append(_subbag(context, f"▲{source.name} ⊆ {source.name}", inserted, columns,
-                              _table(source, columns, current)))
-    deleted = f"SELECT {names}, -{count} AS {count} FROM {net} WHERE {count} < 0"
-    checks.append(_subbag(context, "∇MV ⊆ MV", deleted, view.columns, f"SELECT * FROM {mv}"))
+    past_of = _Past(definition, current, logs)
+    right: exp.Query = select([*map(column, names), column(COUNT)], mv)
+    if invariant.with_differential:
+        right = union_all([right, select([*map(column, names), column(COUNT)], pending_net)])
+    checks = [_right(context, past_of, str(invariant), right, view.columns)]
+    for name, log in logs.items():
+        columns = definition.read_columns(name)
+        inserted = positive(log, [n for n, _ in columns])
+        whole = _rows_at(definition, name, columns, current)
+        checks.append(_subbag(context, f"▲{name} ⊆ {name}", inserted, whole, columns))
+    deleted = negated(negative(pending_net, names), names)
+    checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))
+    return checks
 
-    query = _Past(definition, current, logs).query(view)
-    if view.scenario in ("immediate", "base_log"):
-        stored = f"SELECT * FROM {mv}"
-    else:
-        stored = f"SELECT * FROM {mv} UNION ALL SELECT * FROM {net}"
-    listed = ", ".join(f"{quoted(c)} AS {quoted(n)}" for c, n in zip(
-        [n for n, _ in context.engine.columns(query)], [n for n, _ in view.columns], strict=True))
-    left = f"SELECT {names}, 1L AS {count} FROM (SELECT {listed} FROM ({query}) AS q) AS q"
-    invariant = _equal(context, INVARIANTS[view.scenario], left, stored, view)
-    return [invariant, *checks]
+
+def _right(context: Context, past: _Past, condition: str, view: exp.Query, columns: Columns) -> Check:
+    """That the view has the rows of its query, with the choices that the view makes where its query leaves one.
+
+    Sums of floating point are compared with the plan's alone: their order of summation is the view's own.
+    """
+    bound = past.definition.bound
+    names = [name for name, _ in columns]
+
+    def compared(query: exp.Expr, what: str) -> Check:
+        planned = [name for name, _ in context.engine.columns(query)]
+        rows = select([alias(column(c), name) for c, name in zip(planned, names, strict=True)], query)
+        return _equal(context, what, signed(rows, names), view, columns)
+
+    chosen = f"{condition}, with the view's own choice where {', '.join(bound.choices if bound else ())} leave one"
+    if bound is not None and any(equality_is_coarser(type_) for _, type_ in columns):
+        return compared(past.of_plan(), chosen if bound.choices else condition)
+    found = compared(past.of_text(), condition)
+    return found if found.holds or bound is None or not bound.choices else compared(past.of_plan(), chosen)
 
 
 @dataclass(frozen=True)
 class _Past:
-    """Every table as PAST(L, ·) has it; without a log, as it is at the current cut. Sources for text and for plans."""
+    """Every table as PAST(L, ·) has it; without a log, as it is at the current cut. Leaves for text and for plans."""
 
     definition: Definition
     current: Cut
-    logs: dict[str, str]
+    logs: Mapping[str, exp.Table]
 
-    def query(self, view: ViewRecord) -> str:
-        """The user's own text; for floating-point results the plan, whose order of summation is the view's own."""
-        if self.definition.bound is not None and any(coarse(type_) for _, type_ in view.columns):
-            return Renderer(self, broadcast=False).render(self.definition.plan)
-        return pinned(self.definition.sql, lambda path: self.scan(self.definition.table(path).name))
+    def of_text(self) -> exp.Expr:
+        """The user's own text."""
+        sql = self.definition.sql
+        return verbatim(pinned(sql, lambda path: text(self.scan(self.definition.table(path).name).subquery())))
 
-    def scan(self, table: str) -> str:
-        record = self.definition.tables[table]
-        # Columns that the view does not read are not in the log; they stand in as NULL, so that * keeps its meaning.
-        read = dict(self.definition.read_columns(table))
-        outputs = ", ".join(quoted(n) if n in read else f"CAST(NULL AS {t}) AS {quoted(n)}"
-                            for n, t in self.definition.schemas[table])
-        now = _table(record, tuple(read.items()), self.current)
-        if table not in self.logs:
-            return f"(SELECT {outputs} FROM ({now}) AS r)"
-        count = quoted(COUNT)
-        log = f"SELECT {', '.join(map(quoted, read))}, -{count} AS {count} FROM {self.logs[table]}"
-        before = bags.written_out(bags.net(f"{now} UNION ALL {log}", tuple(read.items())), tuple(read.items()))
-        return f"(SELECT {outputs} FROM ({before}) AS r)"
+    def of_plan(self) -> exp.Expr:
+        """The view's plan, over the base tables alone."""
+        return Renderer(self, small_changes=False).query(self.definition.plan)
 
-    def change(self, table: str) -> str:
+    def scan(self, table: str) -> exp.Select:
+        """(R ∸ ▲R) ⊎ ▼R.
+
+        Columns that the view does not read are not in the log. They are NULL here, so that * keeps its meaning.
+        """
+        read = self.definition.read_columns(table)
+        names = [name for name, _ in read]
+        rows = _rows_at(self.definition, table, read, self.current)
+        if table in self.logs:
+            rows = written_out(difference(rows, self.logs[table], read), names)
+        outputs = [
+            column(name) if name in names else alias(cast(exp.Null(), type_), name)
+            for name, type_ in self.definition.schemas[table]
+        ]
+        return select(outputs, rows)
+
+    def change(self, table: str) -> exp.Expr:
         raise NotImplementedError("a query reads no change")
 
-    ref = stored = change
+    temporary = stored = change
 
 
-def _table(source: TableRecord, columns: tuple[tuple[str, str], ...], cut: Cut) -> str:
-    listed = ", ".join(quoted(n) for n, _ in columns)
-    return f"SELECT {listed}, 1L AS {quoted(COUNT)} FROM {table(source.location, cut.versions[source.id])}"
+def _rows_at(definition: Definition, name: str, columns: Columns, cut: Cut) -> exp.Select:
+    """The rows of a base table at a cut, as a signed bag."""
+    rows = definition.rows_at(name, cut.versions[definition.tables[name].id])
+    return signed(rows, [column_name for column_name, _ in columns])
 
 
-def _equal(context: Context, condition: str, left: str, right: str, view: ViewRecord) -> Check:
-    """Bag equality of two signed queries: their difference nets to nothing."""
-    names = ", ".join(quoted(n) for n, _ in view.columns)
-    count = quoted(COUNT)
-    difference = bags.net(f"SELECT {names}, {count} FROM ({left}) AS l UNION ALL "
-                          f"SELECT {names}, -{count} AS {count} FROM ({right}) AS r", view.columns)
-    return _check(context, condition, difference, ("missing from the view", "too many in the view"))
+def _equal(context: Context, condition: str, left: exp.Query, right: exp.Query, columns: Columns) -> Check:
+    """Bag equality of two signed bags: their difference nets to nothing."""
+    return _check(
+        context, condition, difference(left, right, columns), ("missing from the view", "too many in the view")
+    )
 
 
-def _subbag(context: Context, condition: str, part: str, columns: tuple[tuple[str, str], ...], whole: str) -> Check:
+def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, columns: Columns) -> Check:
     """part ⊆ whole: no row has a greater multiplicity in the part."""
-    names = ", ".join(quoted(n) for n, _ in columns)
-    count = quoted(COUNT)
-    mine = f"SELECT {names}, {count} FROM ({part}) AS p"
-    kept = " AND ".join(f"whole.{quoted(n)} <=> part.{quoted(n)}" for n, _ in columns)
-    listed = ", ".join(f"whole.{quoted(n)}" for n, _ in columns)
-    near = (f"SELECT {listed}, -whole.{count} AS {count} FROM ({whole}) AS whole "
-            f"LEFT SEMI JOIN ({part}) AS part ON {kept}")
-    summed = bags.net(f"{mine} UNION ALL {near}", columns)
-    return _check(context, condition, f"SELECT * FROM ({summed}) AS s WHERE {count} > 0", ("not contained", ""))
+    names = [name for name, _ in columns]
+    held = matching(whole, [*names, COUNT], part, columns)
+    return _check(context, condition, positive(difference(part, held, columns), names), ("not contained", ""))
 
 
-def _check(context: Context, condition: str, difference: str, words: tuple[str, str]) -> Check:
-    rows = context.engine.rows(f"SELECT * FROM ({difference}) AS d LIMIT {SHOWN}")
+def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:
+    """A condition that holds where a query finds no rows."""
+    rows = context.engine.rows(against.limit(EXAMPLES))
     if not rows:
         return Check(condition, True, 0)
-    total = int(context.engine.rows(f"SELECT COUNT(*) AS n FROM ({difference}) AS d")[0]["n"])
-    shown = tuple(f"{abs(row[COUNT])} × {tuple(row)[:-1]} {words[0] if row[COUNT] > 0 else words[1]}" for row in rows)
-    return Check(condition, False, total, shown)
+    total = int(context.engine.rows(select([exp.alias_(call("COUNT", exp.Star()), "n")], against))[0]["n"])
+    examples = tuple(
+        f"{abs(row[COUNT])} × {tuple(row)[:-1]} {words[0] if row[COUNT] > 0 else words[1]}" for row in rows
+    )
+    return Check(condition, False, total, examples)

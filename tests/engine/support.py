@@ -1,6 +1,6 @@
-"""What the engine's tests share: small Delta tables, and an oracle that knows nothing of the engine.
+"""What the engine's tests share: small Delta tables, and a reference that is independent of the engine.
 
-The oracle is Spark running the view's own text over the base tables as they are, compared as a bag of exact values.
+The reference is Spark running the view's query over the base tables as they are, compared as a bag of exact values.
 """
 
 from __future__ import annotations
@@ -44,23 +44,28 @@ def bag(frame: Any) -> Counter[Any]:
 
 
 def make(spark: Any, path: Path | str, columns: str, values: str | None = None, **properties: str) -> str:
-    """A Delta table at a path, filled with VALUES; answers the path."""
+    """A Delta table at a path, filled with VALUES; returns the path."""
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
-    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta"
-              + (f" TBLPROPERTIES ({listed})" if listed else ""))
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta" + (f" TBLPROPERTIES ({listed})" if listed else ""))
     if values:
         spark.sql(f"INSERT INTO delta.`{path}` VALUES {values}")
     return str(path)
 
 
 def recomputed(wh: Any, sql: str, versions: Mapping[str, int] | None = None) -> Any:
-    """What Spark itself answers to a view's text, over the base tables now or at given versions."""
-    for record in wh.tables():
-        if record.kind != "view":
-            at = f" VERSION AS OF {versions[record.name]}" if versions and record.name in versions else ""
-            wh.spark.sql(f"CREATE OR REPLACE TEMP VIEW `{record.name}` AS SELECT * FROM delta.`{record.location}`{at}")
-    for view in sorted(wh.views(), key=lambda v: v.id):
-        wh.spark.sql(f"CREATE OR REPLACE TEMP VIEW `{view.name}` AS {view.sql}")
+    """The rows of a view's query, run by Spark over the base tables now or at given versions."""
+    at = {name: f" VERSION AS OF {version}" for name, version in (versions or {}).items()}
+    texts = {t.name: f"SELECT * FROM delta.`{t.location}`{at.get(t.name, '')}" for t in wh.tables() if t.kind != "view"}
+    texts.update({view.name: view.sql for view in wh.views()})
+
+    def define(text: str) -> None:
+        """Temporary views of what a text reads, and of what those read."""
+        for name in re.findall(r"\w+", text):
+            if name in texts:
+                define(body := texts.pop(name))
+                wh.spark.sql(f"CREATE OR REPLACE TEMP VIEW `{name}` AS {body}")
+
+    define(sql)
     return wh.spark.sql(sql)
 
 
@@ -83,14 +88,14 @@ def mv(wh: Any, name: str) -> str:
 
 
 def refused(kind: type[DeferredError], *words: str) -> Any:
-    """Expect an error of ours whose message contains the given words, in any order."""
+    """Expect a DeferredError whose message contains the given words, in any order."""
     pattern = "".join(f"(?=.*{re.escape(word)})" for word in words)
     return pytest.raises(kind, match=f"(?s){pattern}")
 
 
 def state_of(wh: Any) -> dict[str, Any]:
-    """What must stay as it was when a request is refused: tables, views, folders of views, versions of base tables."""
-    from deferred.log.history import DeltaLog
+    """What must be unchanged after a refused request: tables, views, folders of views, versions of base tables."""
+    from deferred.log.delta_log import DeltaLog
 
     folder = Path(str(wh.settings.path)) / "views"
     return {
@@ -102,7 +107,7 @@ def state_of(wh: Any) -> dict[str, Any]:
 
 
 class Death(BaseException):
-    """The end of a process, at a place of a test's choosing."""
+    """Simulates the death of a process at a chosen place."""
 
 
 @contextmanager

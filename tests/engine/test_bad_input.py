@@ -1,4 +1,4 @@
-"""What bad input gets: an error of ours that names the object and says what to do, and nothing changed."""
+"""Bad input: a DeferredError names the object and says what to do, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from deferred.errors import (
     UnsupportedSQLError,
 )
 from tests.engine.support import bag, make, refused, state_of
-
-pytestmark = pytest.mark.spark
 
 QUERIES: list[tuple[str, type[DeferredError], list[str]]] = [
     ("SELECT a FROM rr", UnknownObjectError, ["rr", "did you mean r"]),
@@ -59,8 +57,9 @@ def test_queries(shared: Any, sql: str, kind: type[DeferredError], words: list[s
     assert state_of(shared) == before
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "1a", "a-b", "größe", "x`y", "a;DROP TABLE r", "../up", "a" * 200,
-                                  "v'", None, 7])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a.b", "1a", "a-b", "größe", "x`y", "a;DROP TABLE r", "../up", "a" * 200, "v'", None, 7]
+)
 def test_names_that_are_no_identifiers(shared: Any, name: Any) -> None:
     before = state_of(shared)
     with refused(InvalidNameError, repr(name)):
@@ -119,8 +118,18 @@ def test_names_that_are_taken_or_unknown(shared: Any) -> None:
     for name in ("held", "HELD", "r"):
         with refused(NameTakenError, "already"):
             shared.create_view(name, "SELECT a FROM t")
-    for work in (shared.propagate, shared.partial_refresh, shared.refresh, shared.rebuild, shared.verify,
-                 shared.explain, shared.read, shared.diff, shared.drop_view, shared.history):
+    for work in (
+        shared.propagate,
+        shared.partial_refresh,
+        shared.refresh,
+        shared.rebuild,
+        shared.verify,
+        shared.explain,
+        shared.read,
+        shared.diff,
+        shared.drop_view,
+        shared.history,
+    ):
         with refused(UnknownObjectError, "heldd", "did you mean held"):
             work("heldd")
     with refused(UnknownObjectError, "rr"):
@@ -140,7 +149,7 @@ def test_names_that_are_taken_or_unknown(shared: Any) -> None:
 
 
 def test_views_that_would_read_themselves(shared: Any) -> None:
-    """A view may read only what exists, and what is read cannot be dropped: a cycle cannot come about."""
+    """A view may read only what exists, and what is read cannot be dropped: so there can be no cycle."""
     before = state_of(shared)
     with refused(UnknownObjectError, "loop"):
         shared.create_view("loop", "SELECT a FROM loop")
@@ -179,7 +188,7 @@ def test_injection_through_transactions(shared: Any, attempt: Callable[[Any], An
 
 def test_a_condition_with_quotes_and_comments_means_what_it_says(shared: Any) -> None:
     with shared.transaction() as tx:
-        tx.insert("r", [(50, 1, "a'; DROP TABLE r --"), (51, 1, "back\\slash `tick` \"quote\"")])
+        tx.insert("r", [(50, 1, "a'; DROP TABLE r --"), (51, 1, 'back\\slash `tick` "quote"')])
         tx.update("r", {"b": "60"}, "s = 'a\\'; DROP TABLE r --' -- a comment")
         tx.delete("r", "s LIKE 'back\\\\\\\\slash%' /* another */")
     rows = bag(shared.sql("SELECT a, b FROM r WHERE a >= 50"))
@@ -188,7 +197,7 @@ def test_a_condition_with_quotes_and_comments_means_what_it_says(shared: Any) ->
         tx.delete("r", "a >= 50")
 
 
-@pytest.mark.parametrize("folder", ["it's ü; -- \"x\"", "tick`s"])
+@pytest.mark.parametrize("folder", ['it\'s ü; -- "x"', "tick`s"])
 def test_paths_with_anything_in_them(warehouse: Any, tmp_path: Path, folder: str) -> None:
     wh = warehouse
     path = tmp_path / folder
@@ -203,7 +212,7 @@ def test_paths_with_anything_in_them(warehouse: Any, tmp_path: Path, folder: str
 
 
 def test_a_path_that_one_of_its_readers_cannot_open(shared: Any, tmp_path: Path) -> None:
-    """delta-rs takes a per cent sign for an escape: refused by name, before anything is changed."""
+    """delta-rs reads a percent sign as an escape: the path is refused before anything is changed."""
     path = make(shared.spark, tmp_path / "a%20b", "a INT")
     before = state_of(shared)
     with refused(InvalidInputError, path):

@@ -1,4 +1,4 @@
-"""Death at any instant, and the same command again: the same result as if nothing had happened."""
+"""A process dies at any instant and the command is run again: the result is the same as without the interruption."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import pytest
 
 from deferred import Warehouse
 from deferred.log.context import Context
-from deferred.log.history import DeltaLog
+from deferred.log.delta_log import DeltaLog
 from deferred.metadata.tables import TableStore
 from deferred.metadata.views import ViewStore
 from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv
-
-pytestmark = pytest.mark.spark
 
 SQL = "SELECT r.a, r.s, COUNT(*) AS n FROM r JOIN t ON r.a = t.a GROUP BY r.a, r.s"
 BAG = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
 
 
 def die_on_update(patch: pytest.MonkeyPatch, field: str) -> None:
-    """Die after the Delta commit, when the metadata is to learn of it."""
+    """Die after the Delta commit, before the metadata is updated."""
     original = ViewStore.update
 
-    def update(self: ViewStore, view_id: int, **fields: Any) -> Any:
+    def update(self: ViewStore, view_id: int, *under: Any, **fields: Any) -> Any:
         if field in fields:
             raise Death
-        return original(self, view_id, **fields)
+        return original(self, view_id, *under, **fields)
 
     patch.setattr(ViewStore, "update", update)
 
@@ -47,7 +45,7 @@ def marks(path: str, kind: str) -> list[int]:
 
 
 def test_death_after_the_commit(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In propagate, then in partial_refresh, then in rebuild: each commit is found again and made only once."""
+    """In propagate, then in partial_refresh, then in rebuild: each commit is found again and not repeated."""
     wh = tables
     wh.create_view("v", SQL)
     view = wh.views()[0]
@@ -82,15 +80,15 @@ def test_death_after_the_commit(tables: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert_fresh(wh, "v")
 
 
-@pytest.mark.parametrize(("sql", "made"), [(BAG, 0), (SQL, 1)], ids=["no commit", "support moved"])
-def test_death_before_the_commit(tables: Any, monkeypatch: pytest.MonkeyPatch, sql: str, made: int) -> None:
+@pytest.mark.parametrize(("sql", "commits"), [(BAG, 0), (SQL, 1)], ids=["no commit", "support moved"])
+def test_death_before_the_commit(tables: Any, monkeypatch: pytest.MonkeyPatch, sql: str, commits: int) -> None:
     """In propagate and in rebuild: before the first Delta commit and, where there are two, between them."""
     wh = tables
     wh.create_view("v", sql, refresh_policy="incremental")
     for work in (wh.propagate, wh.rebuild):
         changed(wh)
         with monkeypatch.context() as patch, dying():
-            dying_after(patch, made)
+            dying_after(patch, commits)
             work("v")
         wh.verify("v")
         work("v")
@@ -100,7 +98,7 @@ def test_death_before_the_commit(tables: Any, monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.parametrize("where", ["folder", "table", "view"])
 def test_death_in_create(tables: Any, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Wherever create ends, the same name can be made again, and only one folder is of use."""
+    """Wherever create dies, the view can be created again, and only one folder is used."""
     wh = tables
     store, method = {"folder": (TableStore, "add"), "table": (ViewStore, "add"), "view": (ViewStore, "add")}[where]
     original = getattr(store, method)
@@ -125,11 +123,11 @@ def test_death_in_drop(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wh = tables
     wh.create_view("v", BAG)
 
-    def die(self: TableStore, table_id: int) -> None:
+    def die(location: str) -> None:
         raise Death
 
     with monkeypatch.context() as patch:
-        patch.setattr(TableStore, "remove", die)
+        patch.setattr("deferred.maintenance.views.remove_folder", die)
         with dying():
             wh.drop_view("v")
     wh.create_view("v", SQL)
@@ -155,13 +153,15 @@ def test_a_living_holder_is_named(tables: Any) -> None:
     wh = tables
     wh.create_view("v", BAG)
     assert wh._context.metadata.leases.acquire(f"propagate:{wh.views()[0].id}", "elsewhere:1:1:a", 600) is not None
-    with Warehouse.open(path=wh.settings.path, spark=wh.spark, patience=0.2) as hasty, \
-            pytest.raises(LeaseHeldError, match="elsewhere"):
+    with (
+        Warehouse.open(path=wh.settings.path, spark=wh.spark, patience=0.2) as hasty,
+        pytest.raises(LeaseHeldError, match="elsewhere"),
+    ):
         hasty.propagate("v")
 
 
 def test_propagate_and_partial_refresh_at_once(tables: Any) -> None:
-    """Two threads, each with a warehouse of its own on one session, while a third writes."""
+    """Two threads, each with its own warehouse on one session, while a third writes."""
     wh = tables
     wh.create_view("v", BAG)
     wh.create_view("g", SQL)
@@ -189,8 +189,11 @@ def test_propagate_and_partial_refresh_at_once(tables: Any) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=("propagate",)), threading.Thread(target=write),
-               threading.Thread(target=work, args=("partial_refresh", "propagate"))]
+    threads = [
+        threading.Thread(target=work, args=("propagate",)),
+        threading.Thread(target=write),
+        threading.Thread(target=work, args=("partial_refresh", "propagate")),
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

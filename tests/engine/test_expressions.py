@@ -1,4 +1,4 @@
-"""Spark's expressions, as a view writes them out again: value for value, type for type what the text itself gives."""
+"""Spark's expressions after a round trip through the plan: the same values and types as the query itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from deferred.spark.engine import Engine, ddl
 from deferred.sql.bind import bind
-from deferred.sql.render import Names, Renderer
+from deferred.sql.render import ReadableLeaves, Renderer
 from deferred.sql.types import Types
 
 EXPRESSIONS = (Path(__file__).parent.parent / "sql" / "expressions.txt").read_text(encoding="utf-8").splitlines()
@@ -40,11 +40,11 @@ def test_expressions_survive_the_way_through_the_plan(spark: Any, first: int) ->
     engine = Engine(spark)
     spark.sql(f"SELECT * FROM {ROWS}").createOrReplaceTempView("expressions_t")
     schema = engine.columns("SELECT * FROM expressions_t")
-    chosen = EXPRESSIONS[first:first + TOGETHER]
+    chosen = EXPRESSIONS[first : first + TOGETHER]
     outputs = ", ".join(f"{expression} AS z{number}" for number, expression in enumerate(chosen))
     text = f"SELECT {outputs} FROM expressions_t AS t"
     bound = bind(text, lambda path: (path[-1], schema), Types(engine.columns))
-    wanted, found = spark.sql(text), spark.sql(Renderer(Names()).render(bound.plan))
+    wanted, found = spark.sql(text), spark.sql(Renderer(ReadableLeaves()).render(bound.plan))
     for number, expression in enumerate(chosen):
         assert ddl(found.schema[number].dataType) == ddl(wanted.schema[number].dataType), expression
         assert bound.types[bound.plan.columns[number]] == ddl(wanted.schema[number].dataType), expression

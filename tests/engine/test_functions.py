@@ -1,4 +1,4 @@
-"""Functions of the user's own in views: named in the configuration, deterministic by their declaration."""
+"""User-defined functions in views: named in the configuration, and refused if declared nondeterministic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from deferred import Warehouse
 from deferred.errors import ConfigurationError, InvalidSQLError, NondeterministicSQLError
 from tests.engine.support import assert_fresh, make, refused
 
-pytestmark = pytest.mark.spark
-
-MODULE = '''
+MODULE = """
 from pyspark.sql.functions import udf
 
 SUFFIX = "!"
@@ -34,7 +32,7 @@ lucky = udf(lambda n: n, "int").asNondeterministic()
 
 def plain(text):
     return text
-'''
+"""
 
 
 def configured(folder: Path, functions: str) -> Path:
@@ -55,8 +53,11 @@ def own(spark: Any, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_declared_function_is_maintained_like_any_other(own: Any, tmp_path: Path) -> None:
-    own.create_view("shouted", "SELECT loud(s) AS s, COUNT(*) AS n FROM r WHERE loud(s) <> 'Z!' GROUP BY loud(s)",
-                    refresh_policy="incremental_strict")
+    own.create_view(
+        "shouted",
+        "SELECT loud(s) AS s, COUNT(*) AS n FROM r WHERE loud(s) <> 'Z!' GROUP BY loud(s)",
+        refresh_policy="incremental_strict",
+    )
     own.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION twice(x INT) RETURNS INT DETERMINISTIC RETURN x * 2")
     own.create_view("doubled", "SELECT twice(a) AS a, s FROM r WHERE twice(a) > 2", refresh_policy="incremental_strict")
     own.spark.sql(f"INSERT INTO delta.`{tmp_path / 'r'}` VALUES (3, 'x'), (4, 'z')")
@@ -70,22 +71,25 @@ def test_a_declared_function_is_maintained_like_any_other(own: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("call", ["lucky(a)", "random_twice(a)"])
 def test_a_function_that_is_declared_nondeterministic_is_refused(own: Any, call: str) -> None:
-    own.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC "
-                  "RETURN x * rand()")
+    own.spark.sql(
+        "CREATE OR REPLACE TEMPORARY FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC RETURN x * rand()"
+    )
     for sql in (f"SELECT {call} AS n FROM r", f"SELECT a FROM r WHERE {call} > 1", f"SELECT MAX({call}) AS m FROM r"):
         with refused(NondeterministicSQLError, call.split("(")[0], "nondeterministic"):
             own.create_view("v", sql, refresh_policy="incremental")
     assert own.views() == []
 
 
-def test_a_function_that_nobody_knows_is_named(own: Any) -> None:
+def test_an_unknown_function_is_named(own: Any) -> None:
     with refused(InvalidSQLError, "quiet"):
         own.create_view("v", "SELECT quiet(s) AS s FROM r")
 
 
-@pytest.mark.parametrize(("where", "word"), [("no_such_module:loud", "no_such_module"), ("own_functions:plain", "udf"),
-                                             ("own_functions:nothing", "udf")])
-def test_a_function_that_cannot_be_had(spark: Any, tmp_path: Path, where: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [("no_such_module:loud", "no_such_module"), ("own_functions:plain", "udf"), ("own_functions:nothing", "udf")],
+)
+def test_a_function_that_cannot_be_loaded(spark: Any, tmp_path: Path, where: str, word: str) -> None:
     config = configured(tmp_path, f'loud = "{where}"')
     with Warehouse.open(config, spark=spark) as wh, refused(ConfigurationError, "functions.loud", word):
         wh.spark  # noqa: B018

@@ -12,8 +12,6 @@ from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError
 from deferred.maintenance import propagate as propagating
 from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv, refused, state_of
 
-pytestmark = pytest.mark.spark
-
 JOIN = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
 
 
@@ -32,7 +30,11 @@ def test_every_kind_of_change_in_one_transaction(tables: Any) -> None:
         tx.sql("MERGE INTO t USING (SELECT 1 AS k) AS n ON t.a = n.k WHEN NOT MATCHED THEN INSERT (a, d) VALUES (1, 7)")
         tx.sql("INSERT INTO t SELECT a + 10, d FROM t WHERE a = 2")
     assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`")) == {
-        (1, 1, "x!"): 2, (2, None, "y"): 1, (2, None, "named"): 1, (3, 4, "it's"): 1}
+        (1, 1, "x!"): 2,
+        (2, None, "y"): 1,
+        (2, None, "named"): 1,
+        (3, 4, "it's"): 1,
+    }
     wh.refresh("v")
     assert_fresh(wh, "v")
     wh.verify("v")
@@ -79,12 +81,16 @@ def test_a_statement_that_fails_undoes_those_before_it(tables: Any) -> None:
         wh.verify(f"v_{scenario}")
 
 
-@pytest.mark.parametrize("begin", [
-    lambda tx: tx.delete("r", "nope = 1"),
-    lambda tx: tx.update("t", {"a": "nope + 1"}),
-    lambda tx: tx.sql("INSERT INTO r SELECT nope FROM t"),
-    lambda tx: tx.sql("MERGE INTO r USING t ON r.nope = t.a WHEN MATCHED THEN DELETE"),
-], ids=["delete", "update", "insert", "merge"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda tx: tx.delete("r", "nope = 1"),
+        lambda tx: tx.update("t", {"a": "nope + 1"}),
+        lambda tx: tx.sql("INSERT INTO r SELECT nope FROM t"),
+        lambda tx: tx.sql("MERGE INTO r USING t ON r.nope = t.a WHEN MATCHED THEN DELETE"),
+    ],
+    ids=["delete", "update", "insert", "merge"],
+)
 def test_what_does_not_resolve_is_refused_before_anything_runs(shared: Any, begin: Any) -> None:
     before = state_of(shared)
     with refused(InvalidSQLError, "nope"), shared.transaction() as tx:
@@ -105,15 +111,19 @@ def test_an_exception_in_the_block_changes_nothing(shared: Any) -> None:
         tx.delete("r", "TRUE")
 
 
-@pytest.mark.parametrize(("name", "rows", "words"), [
-    ("r", [(1, 2)], ["r", "3"]),
-    ("r", [("one", 2, "x")], ["r"]),
-    ("r", [(2**40, 2, "x")], ["r"]),
-    ("r", [{"a": 1, "q": 2}], ["r", "q"]),
-    ("r", [17], ["r", "int"]),
-    ("r", 17, ["r"]),
-    ("t", [(1, 12345678)], ["t"]),
-], ids=["width", "type", "range", "column", "scalar", "no rows", "precision"])
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("r", [(1, 2)], ["r", "3"]),
+        ("r", [("one", 2, "x")], ["r"]),
+        ("r", [(2**40, 2, "x")], ["r"]),
+        ("r", [{"a": 1, "q": 2}], ["r", "q"]),
+        ("r", [17], ["r", "int"]),
+        ("r", 17, ["r"]),
+        ("t", [(1, 12345678)], ["t"]),
+    ],
+    ids=["width", "type", "range", "column", "scalar", "no rows", "precision"],
+)
 def test_rows_that_do_not_fit(shared: Any, name: str, rows: Any, words: list[str]) -> None:
     before = state_of(shared)
     with refused(InvalidInputError, *words), shared.transaction() as tx:
@@ -131,7 +141,7 @@ def test_frames_that_do_not_fit(shared: Any) -> None:
 
 
 def test_values_too_long_for_their_column(warehouse: Any, tmp_path: Path) -> None:
-    """CAST would cut a VARCHAR silently; a row that does not fit is refused."""
+    """CAST would truncate a VARCHAR silently; a row that does not fit is refused."""
     path = make(warehouse.spark, tmp_path / "short", "c VARCHAR(3), k INT NOT NULL", "('abc', 1)")
     warehouse.track("short", path)
     for rows in ([("abcdef", 2)], [("abc", None)]):
@@ -154,7 +164,8 @@ def test_unknown_tables_and_views_as_targets(shared: Any) -> None:
 
 
 def test_a_crash_between_statements_is_completed_by_the_next_operation(
-        tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wh = tables
     wh.create_view("v", JOIN)
     with monkeypatch.context() as patch:
@@ -183,8 +194,7 @@ def test_a_crash_does_not_repeat_what_already_ran(tables: Any, monkeypatch: pyte
             tx.insert("t", [(1, 100)])
             tx.insert("r", [(8, 8, "last")])
     wh.sync()
-    assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`")) == {
-        (1, 1, "x"): 2, (2, None, "y"): 1, (8, 8, "last"): 1}
+    assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`")) == {(1, 1, "x"): 2, (2, None, "y"): 1, (8, 8, "last"): 1}
 
 
 def test_a_crash_while_undoing(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +294,9 @@ def test_handed_over_changes(warehouse: Any, tmp_path: Path) -> None:
         tx.insert("owned", [(4, "z")])
 
 
-def test_a_handover_that_died_is_done_again_with_its_new_rows(warehouse: Any, tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handover_that_died_is_done_again_with_its_new_rows(
+    warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from deferred.metadata.ledger import LedgerStore
 
     wh = warehouse
@@ -294,7 +305,7 @@ def test_a_handover_that_died_is_done_again_with_its_new_rows(warehouse: Any, tm
     wh.create_view("v", "SELECT a FROM owned")
     wh.spark.sql(f"INSERT INTO delta.`{owned}` VALUES (2)")
 
-    def die(self: LedgerStore, entries: Any) -> None:
+    def die(self: LedgerStore, entries: Any, *under: Any) -> None:
         raise Death
 
     with monkeypatch.context() as patch:
@@ -309,7 +320,7 @@ def test_a_handover_that_died_is_done_again_with_its_new_rows(warehouse: Any, tm
 
 def test_applied_batches_are_removed(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wh = tables
-    monkeypatch.setattr(propagating, "TIDIED_TOGETHER", 2)
+    monkeypatch.setattr(propagating, "BATCHES_LEFT", 2)
     view = wh.create_view("v", "SELECT a, s FROM r")
     left = []
     for number in range(4):

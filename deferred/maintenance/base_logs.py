@@ -1,0 +1,100 @@
+"""The base tables of a view and their net logs between two cuts: where every operation begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from deferred.log import ledger
+from deferred.log.context import Context
+from deferred.log.sources import source_of
+from deferred.log.transactions import recover
+from deferred.maintenance.definition import Definition
+from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.spark.sizing import settings_for
+from deferred.spark.temporaries import UNKNOWN, Temporaries
+
+
+def base_tables(context: Context, view: ViewRecord) -> list[TableRecord]:
+    """The tables that a view reads."""
+    return [context.metadata.tables.by_id(table_id) for table_id in view.depends_on]
+
+
+def synced_tables(context: Context, view: ViewRecord) -> list[TableRecord]:
+    """The tables that a view reads, after the ledger has taken in their new commits."""
+    tables = base_tables(context, view)
+    ledger.sync(context, tables, lambda table: recover(context, table))
+    return tables
+
+
+@dataclass(frozen=True)
+class Logs:
+    """▲R − ▼R of each base table with commits between two cuts: netted, kept as temporary results."""
+
+    tables: Mapping[str, exp.Table]
+    rows: Mapping[str, int]
+
+    @property
+    def changed(self) -> dict[str, exp.Table]:
+        """The logs that are not empty."""
+        return {name: log for name, log in self.tables.items() if self.rows[name]}
+
+    @property
+    def total(self) -> int:
+        """The number of changed rows in all tables."""
+        return sum(self.rows.values())
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to do: about how many rows were changed, and how many there are; None where it is not known."""
+
+    changed_rows: int | None
+    table_rows: int | None
+
+    @property
+    def expected(self) -> int:
+        """The number of changed rows to expect: unknown ones are taken for few, and are counted when they are read."""
+        return 0 if self.changed_rows is None else self.changed_rows
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of a Spark session that suit the work."""
+        return settings_for(self.expected, self.table_rows)
+
+
+def size(context: Context, definition: Definition, since: Cut, cut: Cut) -> Size:
+    """The size of the work between two cuts, from Delta's logs: nothing is read."""
+    changed: list[int | None] = [0]
+    rows: list[int | None] = [0]
+    for table in definition.tables.values():
+        source = source_of(context, table)
+        rows.append(source.row_count())
+        after, upto = since.versions[table.id], cut.versions[table.id]
+        if upto > after:
+            changed.append(source.changed_rows(after, upto))
+    return Size(_total(changed), _total(rows))
+
+
+def _total(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def net_logs(
+    context: Context, definition: Definition, since: Cut, cut: Cut, temporaries: Temporaries, expected: int = UNKNOWN
+) -> Logs:
+    """The net logs between two cuts, of the columns that the view reads; `expected` is about how many rows."""
+    logs: dict[str, exp.Table] = {}
+    for number, (name, table) in enumerate(definition.tables.items()):
+        after, upto = since.versions[table.id], cut.versions[table.id]
+        columns = definition.read_columns(name)
+        if upto <= after or not columns:  # the text may name a table that nothing in the plan reads
+            continue
+        source = source_of(context, table)
+        with source.guarded(after, upto):
+            net = source.net_changes(after, upto, columns)
+            logs[name] = temporaries.compute(f"log{number}", net, expected)
+    return Logs(logs, {name: temporaries.rows(log) for name, log in logs.items()})

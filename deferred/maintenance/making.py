@@ -1,0 +1,55 @@
+"""Making the Delta tables of a view, and making them anew where they are gone or damaged; and removing them."""
+
+from __future__ import annotations
+
+import shutil
+
+from deferred import failpoints
+from deferred.algebra.bags import Columns
+from deferred.log.context import Context
+from deferred.log.delta_log import readable
+from deferred.log.tracking import trusted_again
+from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, differential_path, mv_path
+from deferred.metadata import ViewRecord
+from deferred.spark import bags
+from deferred.spark.engine import Engine
+
+# Without deletion vectors, which other readers may not know: MV is a plain Delta table.
+_PLAIN = {"delta.enableDeletionVectors": "false"}
+
+
+def make_differential(engine: Engine, location: str, columns: Columns) -> None:
+    """Create the differential table of a view, empty."""
+    more = [(DIFFERENTIAL_COUNT, "bigint"), (DIFFERENTIAL_BATCH, "bigint")]
+    bags.create(engine, differential_path(location), [*columns, *more], [DIFFERENTIAL_BATCH], _PLAIN)
+
+
+def make_mv(engine: Engine, location: str, columns: Columns) -> None:
+    """Create MV, empty."""
+    bags.create(engine, mv_path(location), columns, (), _PLAIN)
+
+
+def mend(context: Context, view: ViewRecord) -> None:
+    """Make the tables of a view anew that cannot be read, empty: whoever calls this fills them.
+
+    The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.
+    """
+    if not readable(differential_path(view.location)):
+        remove_folder(differential_path(view.location))
+        make_differential(context.engine, view.location, view.columns)
+    if not readable(mv_path(view.location)):
+        remove_folder(mv_path(view.location))
+        make_mv(context.engine, view.location, view.columns)
+        trusted_again(context, context.metadata.tables.by_id(view.table_id))
+
+
+def remove_folder(location: str) -> None:
+    """Remove a folder of the warehouse, on a local disk or wherever Arrow's file systems reach."""
+    failpoints.reached("removal of a folder")
+    if "://" not in location:
+        shutil.rmtree(location, ignore_errors=True)
+        return
+    from pyarrow import fs
+
+    system, path = fs.FileSystem.from_uri(location)
+    system.delete_dir(path)

@@ -1,0 +1,90 @@
+"""Reading by name: the rows of a view, its history, the commits of a table, and any SQL statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from deferred.algebra.bags import column, described, net, select, signed
+from deferred.config import parse_timestamp
+from deferred.errors import InvalidInputError
+from deferred.log import ledger, tracking, transactions
+from deferred.log.context import Context
+from deferred.log.sources import source_of
+from deferred.log.transactions import Transaction
+from deferred.maintenance import replay
+from deferred.maintenance.view_tables import mv_path, pending
+from deferred.metadata import LedgerEntry, TableRecord
+from deferred.sql.dialect import delta_table, parse_statement, text
+from deferred.sql.pin import pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def view_rows(context: Context, name: str) -> DataFrame:
+    """Returns the rows of a view, as MV shows them."""
+    view = context.metadata.views.get(name)
+    names = [column(name) for name, _ in view.columns]
+    return context.engine.sql(select(names, delta_table(mv_path(view.location))))
+
+
+def pending_changes(context: Context, name: str) -> DataFrame:
+    """Returns ∇MV and ΔMV, netted: changes that are computed and not yet applied."""
+    view = context.metadata.views.get(name)
+    change = net(pending(view, view.applied_batch, view.propagated_batch), view.columns)
+    return context.engine.sql(described(change, view.columns))
+
+
+def view_history(context: Context, name: str, of: str) -> DataFrame:
+    """Returns the history table of a view that `replay` has filled."""
+    view = context.metadata.views.get(name)
+    return context.engine.sql(select([exp.Star()], delta_table(replay.history_path(context, view, of))))
+
+
+def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> DataFrame | None:
+    """Run a query on tracked tables and views and return its rows, or a change of tables as one transaction."""
+    parsed = parse_statement(statement)
+    if isinstance(parsed, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
+        with begin() as transaction:
+            transaction.sql(statement)
+        return None
+    if not isinstance(parsed, exp.Query):
+        raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
+    return context.engine.sql(pinned(statement, lambda path: text(delta_table(tracking.find(context, path).location))))
+
+
+def net_log(context: Context, name: str, since: Any, until: Any) -> DataFrame:
+    """Returns ▼R and ▲R of a table between two moments, netted; without variants, which cannot be compared."""
+    record, after, upto = version_range(context, name, since, until)
+    source = source_of(context, record)
+    columns = tuple(c for c in record.columns if not c[1].startswith("variant"))
+    if upto <= after:
+        nothing = signed(delta_table(record.location), [n for n, _ in columns]).where(exp.false(), copy=False)
+        return context.engine.sql(described(nothing, columns))
+    with source.guarded(after, upto):
+        return context.engine.sql(described(source.net_changes(after, upto, columns), columns))
+
+
+def commits(context: Context, name: str, since: Any, until: Any) -> list[LedgerEntry]:
+    """Returns the commits of a table between two moments, oldest first. Starts no Spark."""
+    record, after, upto = version_range(context, name, since, until)
+    return context.metadata.ledger.between(record.id, after, upto)
+
+
+def version_range(context: Context, name: str, since: Any, until: Any) -> tuple[TableRecord, int, int]:
+    """Returns a table and its versions at two moments: by default when it was tracked, and the newest one."""
+    record = context.metadata.tables.get(name)
+    ledger.sync(context, [record], lambda t: transactions.recover(context, t))
+    known = context.metadata.ledger
+    first = known.at(record.id, parse_timestamp(since)) if since is not None else None
+    last = known.at(record.id, parse_timestamp(until)) if until is not None else known.last(record.id)
+    return record, first.version if first else record.first_version, last.version if last else record.first_version
+
+
+def positions(context: Context) -> dict[str, int]:
+    """Returns the newest version that the ledger knows of every tracked table and view."""
+    known = ((t.name, context.metadata.ledger.last(t.id)) for t in context.metadata.tables.all())
+    return {name: entry.version for name, entry in known if entry is not None}

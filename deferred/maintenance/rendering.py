@@ -1,0 +1,67 @@
+"""How a propagate renders its plans: support tables at s_i, and the values of small results as literals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from deferred.algebra.bags import BATCH, GONE, bigint, column, newest, select
+from deferred.algebra.operators import Stored, Temporary
+from deferred.algebra.origin import origin
+from deferred.algebra.plan import Plan
+from deferred.algebra.scalar import Scalar, is_column
+from deferred.maintenance.definition import Pinned
+from deferred.spark.covering import within_ranges
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.render import Renderer
+
+
+@dataclass(frozen=True)
+class SupportState:
+    """A support table at s_i: its Delta version, its newest batch, and how many were appended to all its rows."""
+
+    version: int
+    batch: int
+    appended: int
+
+
+class PropagateRenderer(Renderer):
+    """Renders the steps of one propagate, which reads its earlier steps as temporary results."""
+
+    def __init__(
+        self,
+        leaves: Pinned,
+        states: Mapping[str, SupportState],
+        temporaries: Temporaries,
+        types: Mapping[str, str],
+        small_changes: bool,
+    ) -> None:
+        super().__init__(leaves, small_changes)
+        self.pinned, self.states, self.temporaries, self.types = leaves, states, temporaries, types
+
+    def held(self, stored: Stored) -> Sequence[str]:
+        return (*stored.columns, BATCH, GONE)
+
+    def newest(self, stored: Stored, rows: exp.Query) -> exp.Query:
+        """Of each key its newest row; a table that was just rewritten has no other."""
+        state = self.states[stored.name]
+        if state.appended and stored.keys:
+            return newest(rows, stored.columns, stored.keys)
+        current = select(map(column, stored.columns), rows)
+        if state.appended:
+            current.where(exp.EQ(this=column(BATCH), expression=bigint(state.batch)), copy=False)
+        return current
+
+    def near(self, mine: Scalar, plan: Plan, theirs: Scalar) -> exp.Expr | None:
+        """Only for columns of one type: no conversion can fail on a row that the query would not have compared."""
+        if not (is_column(mine) and is_column(theirs)):
+            return None
+        type_, found = self.types.get(mine.name), origin(plan, theirs.name)
+        if type_ is None or type_ != self.types.get(theirs.name) or found is None:
+            return None
+        leaf, name = found
+        table = self.pinned.steps[leaf.name] if isinstance(leaf, Temporary) else self.pinned.changes[leaf.table]
+        rows = self.temporaries.local(table)
+        return None if rows is None else within_ranges(rows.column(name), column(mine.name))

@@ -1,0 +1,118 @@
+"""The Delta tables of a view: where they are, and what MV and the differential batches hold together.
+
+A view's folder holds MV (`mv`), the differential tables ∇MV and ΔMV as one signed table (`differential`) and a table
+for each support (`supportN`). These names are stored: a warehouse that exists must go on working.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, union_all
+from deferred.log.delta_log import DeltaLog
+from deferred.metadata import ViewRecord
+from deferred.spark.temporaries import LOCAL_ROWS
+from deferred.sql.dialect import delta_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DIFFERENTIAL_COUNT = "_deferred_count"
+"""The column of the differential table that says how often a row is inserted (positive) or deleted (negative)."""
+
+DIFFERENTIAL_BATCH = BATCH
+"""The column of the differential table that says which propagate a row comes from."""
+
+
+def mv_path(location: str) -> str:
+    """Where MV is: exactly the view's columns, for any reader of Delta."""
+    return f"{location}/mv"
+
+
+def differential_path(location: str) -> str:
+    """Where ∇MV and ΔMV are, batch by batch."""
+    return f"{location}/differential"
+
+
+def support_path(location: str, name: str) -> str:
+    """Where a support table is."""
+    return f"{location}/{name}"
+
+
+def view_application(view: ViewRecord) -> str:
+    """The application under which Delta numbers the commits to MV."""
+    return f"deferred-view-{view.id}"
+
+
+def differential_application(view: ViewRecord) -> str:
+    """The application under which Delta numbers the differential batches."""
+    return f"deferred-differential-{view.id}"
+
+
+def support_application(view: ViewRecord, name: str) -> str:
+    """The application under which Delta numbers the commits to a support table."""
+    return f"deferred-support-{view.id}-{name}"
+
+
+def pending(view: ViewRecord, after: int, upto: int) -> exp.Select:
+    """The differential batches after one and up to another, as a signed bag that is not netted."""
+    batch = column(DIFFERENTIAL_BATCH)
+    columns = [*(column(name) for name, _ in view.columns), alias(column(DIFFERENTIAL_COUNT), COUNT)]
+    return select(columns, delta_table(differential_path(view.location))).where(
+        exp.GT(this=batch, expression=exp.Literal.number(after)),
+        exp.LTE(this=batch.copy(), expression=exp.Literal.number(upto)),
+        copy=False,
+    )
+
+
+def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
+    """The same, read without Spark; None where there are many, or values that do not come through exactly."""
+    if not all(_comes_through(type_) for _, type_ in view.columns):
+        return None
+    batches = [str(batch) for batch in range(after + 1, upto + 1)]
+    rows = DeltaLog(differential_path(view.location)).rows(DIFFERENTIAL_BATCH, batches, LOCAL_ROWS)
+    return (
+        None
+        if rows is None
+        else rows.rename_columns([COUNT if name == DIFFERENTIAL_COUNT else name for name in rows.column_names])
+    )
+
+
+def _comes_through(type_: str) -> bool:
+    return type_ in _EXACT or type_.startswith("decimal(")
+
+
+_EXACT = (
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "boolean",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+)
+"""Types whose values delta-rs, Arrow and Spark exchange exactly."""
+
+
+def reached(view: ViewRecord) -> exp.Query:
+    """(MV ∸ ∇MV) ⊎ ΔMV as a signed bag that is not netted: the view at s_i, whatever partial_refresh does meanwhile."""
+    version, batch = applied_version(view)
+    mv = signed(delta_table(mv_path(view.location), version), [name for name, _ in view.columns])
+    return union_all([mv, pending(view, batch, view.propagated_batch)])
+
+
+def applied_version(view: ViewRecord) -> tuple[int, int]:
+    """The newest version of MV, and the last differential batch that is applied in it."""
+    log = DeltaLog(mv_path(view.location))
+    version = log.version
+    for commit in log.newest_first():
+        if commit.version <= version and commit.mark is not None and commit.mark.get("kind") == "refresh":
+            return version, int(commit.mark["batch"])
+    return version, view.applied_batch

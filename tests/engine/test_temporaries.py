@@ -1,0 +1,71 @@
+"""Temporary results: what comes to the driver goes back unchanged, and large results stay in Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deferred.spark import temporaries as temporaries_module
+from deferred.spark.engine import Engine
+
+VALUES = {
+    "tinyint": ("CAST(-128 AS TINYINT)", "CAST(127 AS TINYINT)"),
+    "bigint": ("-9223372036854775808", "9223372036854775807"),
+    "float": ("CAST('-0.0' AS FLOAT)", "CAST('NaN' AS FLOAT)"),
+    "double": ("-0.0D", "0.0D", "CAST('Infinity' AS DOUBLE)", "CAST('NaN' AS DOUBLE)", "1.1D + 2.2D"),
+    "decimal": ("CAST('-99999999999999999999999999999999999.999' AS DECIMAL(38, 3))", "CAST(0 AS DECIMAL(38, 3))"),
+    "string": ("''", "'it\\'s \\\\ é 日本'", "'a\\u0000b'", "' x '"),
+    "binary": ("X''", "X'00FF10'"),
+    "boolean": ("TRUE", "FALSE"),
+    "date": ("DATE '0001-01-01'", "DATE '1582-10-10'", "DATE '9999-12-31'"),
+    "timestamp": (
+        "TIMESTAMP '0001-01-01 00:00:00.000001'",
+        "TIMESTAMP '1883-11-18 12:00:00'",
+        "TIMESTAMP '2024-11-03 01:30:00'",
+        "TIMESTAMP '2024-11-03 06:30:00Z'",
+        "TIMESTAMP '9999-12-31 23:59:59.999999'",
+    ),
+    "timestamp_ntz": ("TIMESTAMP_NTZ '0001-01-01 00:00:00'", "TIMESTAMP_NTZ '2024-03-10 02:30:00.000001'"),
+    "array": ("ARRAY(1, NULL, 3)", "ARRAY()"),
+    "struct": ("NAMED_STRUCT('a', 1, 'b', TIMESTAMP '2024-11-03 01:30:00')", "NAMED_STRUCT('a', NULL, 'b', NULL)"),
+    "map": ("MAP('k', -0.0D, 'l', NULL)", "MAP()"),
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_what_comes_to_the_driver_goes_back_unchanged(spark: Any, zone: str) -> None:
+    engine = Engine(spark)
+    with engine.temporaries({"spark.sql.session.timeZone": zone}) as temporaries:
+        for type_, values in VALUES.items():
+            listed = " UNION ALL ".join(f"SELECT {value} AS x" for value in (*values, "NULL"))
+            wanted = engine.rows(f"SELECT TYPEOF(x) AS t, CAST(x AS STRING) AS s FROM ({listed}) ORDER BY s")
+            table = temporaries.compute(type_, listed, expected=1)
+            assert temporaries.local(table) is not None
+            assert temporaries.rows(table) == len(values) + 1
+            got = engine.rows(f"SELECT TYPEOF(x) AS t, CAST(x AS STRING) AS s FROM {table.name} ORDER BY s")
+            assert got == wanted, type_
+
+
+def test_a_result_that_is_larger_than_expected_stays_in_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporaries_module, "LOCAL_ROWS", 3)
+    engine = Engine(spark)
+    with engine.temporaries() as temporaries:
+        few = temporaries.compute("few", "SELECT id FROM RANGE(3)", expected=1)
+        many = temporaries.compute("many", "SELECT id FROM RANGE(4)", expected=1)
+        after = temporaries.compute("after", "SELECT id FROM RANGE(1)", expected=1)
+        empty = temporaries.compute("empty", "SELECT id FROM RANGE(0)")
+        assert [temporaries.rows(table) for table in (few, many, after, empty)] == [3, 4, 1, 0]
+        assert temporaries.local(few) is not None
+        assert [temporaries.local(table) for table in (many, after, empty)] == [None, None, None]
+        (total,) = engine.rows(f"SELECT SUM(id) AS s FROM {many.name}")
+        assert total["s"] == 6
+
+
+def test_types_that_arrow_would_change_stay_in_spark(spark: Any) -> None:
+    engine = Engine(spark)
+    with engine.temporaries() as temporaries:
+        variant = temporaries.compute("variant", "SELECT PARSE_JSON('{\"a\": null}') AS x", expected=1)
+        collated = temporaries.compute("collated", "SELECT 'a' COLLATE UTF8_LCASE AS x", expected=1)
+        assert temporaries.local(variant) is None
+        assert temporaries.local(collated) is None
