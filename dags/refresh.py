@@ -1,4 +1,5 @@
 """The DAG that refreshes several views at once; see docs/AIRFLOW.md."""
+
 from pathlib import Path
 
 from deferred.airflow.factory import refresh_dag

@@ -1,4 +1,5 @@
 """The DAG that looks for new commits of the tracked tables; see docs/AIRFLOW.md."""
+
 from pathlib import Path
 
 from deferred.airflow.factory import sync_dag

@@ -1,4 +1,5 @@
 """A DAG for every view file; see docs/AIRFLOW.md."""
+
 from pathlib import Path
 
 from deferred.airflow.factory import view_dags

@@ -1,4 +1,4 @@
-"""Settings of a warehouse: one TOML file, the environment, keywords; and how durations and timestamps are written."""
+"""The settings of a warehouse, from a TOML file, the environment and keywords; parsing durations and timestamps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from deferred.errors import ConfigurationError, InvalidInputError, nearest
 
 DEFAULT_FILE = Path("conf/deferred.toml")
 KEYS: dict[str, tuple[str, ...] | None] = {
-    "warehouse": ("path", "metadata_url"), "spark": ("master", "remote", "conf"), "views": ("folder",),
+    "warehouse": ("path", "metadata_url"),
+    "spark": ("master", "remote", "conf"),
+    "views": ("folder",),
     "functions": None,
 }
-"""The sections of the file and their keys; the keys of [functions] are names of the user's own."""
+"""The sections of the file and their keys; the keys of [functions] are names that the user chooses."""
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -28,34 +30,35 @@ class Settings:
     """Everything that can be set. Paths are absolute; `path` may also be an address such as s3a://bucket/warehouse."""
 
     path: str
-    metadata_url: str
+    metadata_url: str = field(repr=False)  # may hold a password, as the next two may hold a token or a key
     spark_master: str | None = None
-    spark_remote: str | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    spark_remote: str | None = field(default=None, repr=False)
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     functions: Mapping[str, str] = field(default_factory=dict)
     views_folder: Path = Path("conf/views")
     base_folder: Path = Path()
     file: Path | None = None
 
     @classmethod
-    def resolve(cls, config: str | Path | None = None, path: str | Path | None = None,
-                metadata_url: str | None = None) -> Settings:
-        """The settings that hold: a keyword wins over the environment, the environment over the file."""
+    def resolve(
+        cls, config: str | Path | None = None, path: str | Path | None = None, metadata_url: str | None = None
+    ) -> Settings:
+        """Returns the settings in effect: a keyword wins over the environment, the environment over the file."""
         file = _file(config, path)
         values = _read(file) if file else _Values(None, Path.cwd(), {})
         if path is not None and config is None:
-            # Another warehouse than the environment's file speaks of: its metadata must not be mixed in.
+            # Not the warehouse that the environment's file names: its metadata database must not be used.
             values = values.without("warehouse")
         return _settings(values, path, metadata_url)
 
     @property
     def local_folder(self) -> Path:
-        """A folder on this machine for what belongs to the warehouse and is no table."""
+        """A folder on this machine for what belongs to the warehouse but is not a table."""
         return self.base_folder if "://" in self.path else Path(self.path)
 
 
 def _file(config: str | Path | None, path: str | Path | None) -> Path | None:
-    """The configuration file: the one asked for, the environment's, or the usual one when it exists."""
+    """Returns the configuration file: the given one, the environment's, or the default one when it exists."""
     if config is not None:
         return Path(config).expanduser().absolute()
     named = os.environ.get("DEFERRED_CONFIG")
@@ -71,7 +74,7 @@ def _file(config: str | Path | None, path: str | Path | None) -> Path | None:
 
 @dataclass(frozen=True)
 class _Values:
-    """What a file says, checked for its form; `${NAME}` is replaced when a value is asked for."""
+    """The contents of a file, checked for their form; `${NAME}` is replaced when a value is read."""
 
     file: Path | None
     base: Path
@@ -93,24 +96,27 @@ def _read(file: Path) -> _Values:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"There is no configuration file {file}. Create one with `deferred init`, or name "
-                                 f"another with --config or DEFERRED_CONFIG.") from None
+        raise ConfigurationError(
+            f"There is no configuration file {file}. Create one with `deferred init`, or name "
+            f"another one with --config or DEFERRED_CONFIG."
+        ) from None
     except OSError as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"The configuration file {file} is not UTF-8 text; save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"The configuration file {file} is not valid TOML: {error}. Strings need quotes: "
-                                 f'path = "warehouse".') from None
+        raise ConfigurationError(
+            f'The configuration file {file} is not valid TOML: {error}. Strings need quotes: path = "warehouse".'
+        ) from None
     base = file.parent.parent if file.parent.name == "conf" else file.parent
     return _Values(file, base, {name: _section(file, name, value) for name, value in document.items()})
 
 
 def _section(file: Path, name: str, value: object) -> dict[str, Any]:
     if name not in KEYS:
-        raise ConfigurationError(f"{file}: there is no section [{name}]{nearest(name, KEYS)}")
+        raise ConfigurationError(f"{file}: There is no section [{name}]{nearest(name, KEYS)}")
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{file}: {name} is a section; write [{name}] on a line of its own, its keys below.")
+        raise ConfigurationError(f"{file}: {name} is a section; write [{name}] on its own line, with its keys below.")
     checked: dict[str, Any] = {}
     keys = KEYS[name]
     for key, given in value.items():
@@ -124,25 +130,31 @@ def _section(file: Path, name: str, value: object) -> dict[str, Any]:
             shown = "an empty text" if isinstance(given, str) else _kind(given)
             raise ConfigurationError(f'{file}: {name}.{key} is {shown}; a text in quotes is expected: {key} = "…".')
         if name == "functions" and not (key.isidentifier() and _FUNCTION.fullmatch(str(given))):
-            raise ConfigurationError(f'{file}: functions.{key} = "{given}" is not understood; write the name that SQL '
-                                     f'uses, and where the UDF is: tax = "shop.functions:tax".')
+            raise ConfigurationError(
+                f'{file}: functions.{key} = "{given}" is not understood; write the name that SQL '
+                f'uses, and where the UDF is: tax = "shop.functions:tax".'
+            )
     return checked
 
 
 def _spark_conf(file: Path, value: object) -> dict[str, str]:
-    """Spark's own settings as texts; `spark.sql.x = 1` without quotes makes nested tables in TOML, and means the same.
+    """Returns Spark's settings as texts; `spark.sql.x = 1` without quotes is a nested table in TOML and means the same.
 
     >>> _spark_conf(Path("f"), {"spark.a": True, "spark": {"sql": {"b": 2}}})
     {'spark.a': 'true', 'spark.sql.b': '2'}
     """
     if not isinstance(value, dict):
-        raise ConfigurationError(f'{file}: spark.conf is {_kind(value)}; write a section [spark.conf] with lines such '
-                                 f'as "spark.sql.shuffle.partitions" = 8.')
+        raise ConfigurationError(
+            f"{file}: spark.conf is {_kind(value)}; write a section [spark.conf] with lines such "
+            f'as "spark.sql.shuffle.partitions" = 8.'
+        )
     flat: dict[str, str] = {}
     _flatten(file, "", value, flat)
     for key in flat:
         if not key.startswith("spark."):
-            raise ConfigurationError(f"{file}: spark.conf.{key} is no setting of Spark; their names begin with spark.")
+            raise ConfigurationError(
+                f"{file}: spark.conf.{key} is not a setting of Spark: their names begin with `spark.`."
+            )
     return flat
 
 
@@ -156,8 +168,9 @@ def _flatten(file: Path, prefix: str, value: Mapping[str, Any], flat: dict[str, 
         elif isinstance(given, (str, int, float)):
             flat[name] = str(given)
         else:
-            raise ConfigurationError(f"{file}: spark.conf.{name} is {_kind(given)}; a text, number or boolean is "
-                                     f"expected.")
+            raise ConfigurationError(
+                f"{file}: spark.conf.{name} is {_kind(given)}; a text, number or boolean is expected."
+            )
 
 
 def _kind(value: object) -> str:
@@ -172,14 +185,16 @@ def _from_environment(value: str, file: Path | None, setting: str) -> str:
     def replaced(found: re.Match[str]) -> str:
         name = found.group(1)
         if name not in os.environ:
-            raise ConfigurationError(f"{file}: {setting} needs the environment variable {name}, which is not set. Set "
-                                     f"it, or write the value into the file.")
+            raise ConfigurationError(
+                f"{file}: {setting} needs the environment variable {name}, which is not set. Set it, or write the "
+                f"value into the file."
+            )
         return os.environ[name]
 
     return _VARIABLE.sub(replaced, value)
 
 
-# ---- putting together
+# ---- from values to settings
 
 
 def _settings(values: _Values, path: str | Path | None, metadata_url: str | None) -> Settings:
@@ -188,9 +203,17 @@ def _settings(values: _Values, path: str | Path | None, metadata_url: str | None
     url = _anchored_url(url, Path.cwd()) if url else _file_url(values, folder)
     master, remote = _spark(values)
     views = values.text("views", "folder") or "conf/views"
-    return Settings(path=folder, metadata_url=url, spark_master=master, spark_remote=remote, spark_conf=values.conf(),
-                    functions=dict(values.sections.get("functions", {})),
-                    views_folder=Path(_anchored(views, values.base)), base_folder=values.base, file=values.file)
+    return Settings(
+        path=folder,
+        metadata_url=url,
+        spark_master=master,
+        spark_remote=remote,
+        spark_conf=values.conf(),
+        functions=dict(values.sections.get("functions", {})),
+        views_folder=Path(_anchored(views, values.base)),
+        base_folder=values.base,
+        file=values.file,
+    )
 
 
 def _warehouse_path(values: _Values, path: str | Path | None) -> str:
@@ -200,8 +223,10 @@ def _warehouse_path(values: _Values, path: str | Path | None) -> str:
     if named is not None:
         return _anchored(str(named), Path.cwd())
     if values.file is None:
-        raise ConfigurationError(f"No warehouse is named: there is no {DEFAULT_FILE} here. Create one with "
-                                 f"`deferred init`, or name a file with --config or DEFERRED_CONFIG.")
+        raise ConfigurationError(
+            f"No warehouse is named: there is no {DEFAULT_FILE} here. Create one with "
+            f"`deferred init`, or name a file with --config or DEFERRED_CONFIG."
+        )
     return _anchored(values.text("warehouse", "path") or "warehouse", values.base)
 
 
@@ -210,13 +235,15 @@ def _file_url(values: _Values, folder: str) -> str:
     if url:
         return _anchored_url(url, values.base)
     if "://" in folder:
-        raise ConfigurationError(f"The warehouse {folder} is not on this machine, so its metadata database must be "
-                                 f"named: set warehouse.metadata_url or DEFERRED_METADATA_URL.")
+        raise ConfigurationError(
+            f"The warehouse {folder} is not on this machine, so its metadata database must be "
+            f"named: set warehouse.metadata_url or DEFERRED_METADATA_URL."
+        )
     return f"sqlite:///{folder}/deferred.db"
 
 
 def _spark(values: _Values) -> tuple[str | None, str | None]:
-    """Master and Connect address: the environment's, of either kind, replace the file's of both kinds."""
+    """Returns master and Connect address; one of them in the environment replaces both of the file."""
     master, remote = os.environ.get("DEFERRED_SPARK_MASTER"), os.environ.get("DEFERRED_SPARK_REMOTE")
     source = "DEFERRED_SPARK_MASTER and DEFERRED_SPARK_REMOTE are both set"
     if not master and not remote:
@@ -225,13 +252,14 @@ def _spark(values: _Values) -> tuple[str | None, str | None]:
     if master and remote:
         raise ConfigurationError(f"{source}; keep one of them.")
     if remote and not remote.startswith("sc://"):
-        raise ConfigurationError(f"The address of a Spark Connect server is written sc://host:port; this is not: "
-                                 f"{remote.split(';')[0]}")
+        raise ConfigurationError(
+            f"The address of a Spark Connect server must be sc://host:port, not {remote.split(';')[0]!r}."
+        )
     return master or None, remote or None
 
 
 def _anchored(path: str, base: Path) -> str:
-    """An absolute path; an address with a scheme stays as it is, but for file:."""
+    """Returns an absolute path; an address with a scheme other than file: stays as it is."""
     if path.startswith("file:"):
         path = re.sub("^file:/*", "/", path)
     if "://" in path:
@@ -240,7 +268,7 @@ def _anchored(path: str, base: Path) -> str:
 
 
 def _anchored_url(url: str, base: Path) -> str:
-    """The URL of a SQLite file made absolute, so that every process means the same file."""
+    """Returns the URL with an absolute path if it names a SQLite file, so that every process means the same file."""
     found = re.match(r"^(sqlite(?:\+\w+)?:///)([^?]+)(.*)$", url)
     if not found or found.group(2) == ":memory:":
         return url
@@ -256,7 +284,7 @@ _PART = re.compile(r"(\d+)\s*([a-z]+)\s*")
 
 
 def parse_duration(value: str | timedelta, what: str = "The duration") -> timedelta:
-    """A time span such as 90s, 15m, 1h, 24h, 1d, 1h30m or '2 hours'.
+    """Parses a time span such as 90s, 15m, 1h, 24h, 1d, 1h30m or '2 hours'.
 
     >>> parse_duration("1h30m")
     datetime.timedelta(seconds=5400)
@@ -267,7 +295,7 @@ def parse_duration(value: str | timedelta, what: str = "The duration") -> timede
     if duration is None:
         raise InvalidInputError(f"{what} cannot be read: {value!r}. Write a number and a unit: 90s, 15m, 1h, 24h, 1d.")
     if duration <= timedelta(0):
-        raise InvalidInputError(f"{what} must be longer than nothing: {value!r}.")
+        raise InvalidInputError(f"{what} must be greater than zero, not {value!r}.")
     return duration
 
 
@@ -281,7 +309,7 @@ def _duration(text: object) -> timedelta | None:
         if factor is None:
             return None
         seconds += int(found.group(1)) * factor
-        rest = rest[found.end():]
+        rest = rest[found.end() :]
         if not rest:
             try:
                 return timedelta(seconds=seconds)
@@ -294,7 +322,7 @@ _CRON_FIELD = re.compile(r"[\d*,/\-?LW#A-Za-z]+")
 
 
 def parse_cadence(value: str, what: str = "The cadence") -> timedelta | str:
-    """How often something is done: a time span, or for a scheduler five cron fields or a name such as @daily.
+    """Parses how often something is done: a time span, or for a scheduler five cron fields or a name such as @daily.
 
     >>> parse_cadence("15m")
     datetime.timedelta(seconds=900)
@@ -310,12 +338,13 @@ def parse_cadence(value: str, what: str = "The cadence") -> timedelta | str:
     try:
         return parse_duration(value, what)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{error} Or five cron fields, such as 30 6 * * 1-5, or @hourly, @daily, @weekly, "
-                                f"@monthly.") from None
+        raise InvalidInputError(
+            f"{error} Five cron fields, such as 30 6 * * 1-5, and @hourly, @daily, @weekly, @monthly are possible too."
+        ) from None
 
 
 def parse_timestamp(value: str | date | datetime, what: str = "The timestamp") -> datetime:
-    """A moment in UTC: ISO 8601, a date alone (its midnight), or `now`. Without a time zone UTC is meant.
+    """Parses a moment: ISO 8601, a date (its midnight), or `now`. Without a time zone, UTC is meant; returns UTC.
 
     >>> parse_timestamp("2026-01-01").isoformat()
     '2026-01-01T00:00:00+00:00'
@@ -333,5 +362,7 @@ def parse_timestamp(value: str | date | datetime, what: str = "The timestamp") -
             raise TypeError
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(f"{what} cannot be read: {value!r}. Write ISO 8601, such as 2026-01-31, "
-                                f"2026-01-31T15:00:00Z or 2026-01-31T15:00:00+02:00, or now.") from None
+        raise InvalidInputError(
+            f"{what} cannot be read: {value!r}. Write ISO 8601, such as 2026-01-31, "
+            f"2026-01-31T15:00:00Z or 2026-01-31T15:00:00+02:00, or now."
+        ) from None

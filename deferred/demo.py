@@ -1,4 +1,4 @@
-"""The paper's retail application, played in a folder: what happens to a view while its tables change."""
+"""The paper's retail application, run in a folder: what happens to a view while its tables change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deferred.config import DEFAULT_FILE
 from deferred.errors import InvalidInputError
+from deferred.maintenance import files
 from deferred.sql.viewfile import read_view
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 VIEW = "high_value_sales"
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A JVM that ends within a minute has no time to earn back what its second compiler costs."""
+"""In a JVM that ends within a minute the second compiler costs more than it gains."""
 SCHEMAS = {
     "customer": "custId INT, name STRING, address STRING, score STRING",
     "sales": "custId INT, itemNo INT, quantity INT, salesPrice DECIMAL(10, 2)",
@@ -34,32 +35,38 @@ class Step:
 
 
 def examples() -> Path:
-    """The example project: installed as deferred/examples, or conf/ in a checkout."""
+    """Returns the folder of the example project: installed as deferred/examples, or conf/ in a checkout."""
     installed = Path(__file__).parent / "examples"
     return installed if installed.is_dir() else Path(__file__).parents[1] / "conf"
 
 
 def play(folder: Path) -> Iterator[Step]:
-    """Make the example in an empty folder and go through it step by step."""
+    """Create the example in an empty folder and run it step by step."""
     from deferred.maintenance.warehouse import Warehouse
     from deferred.spark import session
 
     folder = folder.absolute()
     if folder.exists() and any(folder.iterdir()):
-        raise InvalidInputError(f"The demo needs an empty folder, and {folder} is not empty; name another with --path.")
+        raise InvalidInputError(
+            f"The demo needs an empty folder, and {folder} is not empty; name another one with --path."
+        )
     shutil.copytree(examples(), folder / "conf", dirs_exist_ok=True)
-    # Settings of the environment are for the user's own warehouse, not for this one.
+    # The settings in the environment are for the user's own warehouse, not for this one.
     spark = session.start(None, None, {**SHORT_LIVED, "spark.sql.warehouse.dir": str(folder / "catalog")})
     try:
-        with Warehouse.open(folder / DEFAULT_FILE, path=folder / "warehouse", spark=spark,
-                            metadata_url=f"sqlite:///{folder}/warehouse/deferred.db") as warehouse:
+        with Warehouse.open(
+            folder / DEFAULT_FILE,
+            path=folder / "warehouse",
+            spark=spark,
+            metadata_url=f"sqlite:///{folder}/warehouse/deferred.db",
+        ) as warehouse:
             yield from _Story(warehouse, folder).scenes()
     finally:
         spark.stop()
 
 
 class _Story:
-    """The scenes, in the order in which they are played; what one has seen, a later one may need."""
+    """The scenes, in their order; a later one may need what an earlier one has seen."""
 
     def __init__(self, warehouse: Warehouse, folder: Path) -> None:
         self.warehouse, self.folder = warehouse, folder
@@ -67,8 +74,18 @@ class _Story:
         self.changes: list[Any] = []
 
     def scenes(self) -> Iterator[Step]:
-        for scene in (self.tables, self.view, self.transaction, self.direct_write, self.stale, self.propagate,
-                      self.state_bug, self.readers, self.partial_refresh, self.verify):
+        for scene in (
+            self.tables,
+            self.view,
+            self.transaction,
+            self.direct_write,
+            self.stale,
+            self.propagate,
+            self.state_bug,
+            self.readers,
+            self.partial_refresh,
+            self.verify,
+        ):
             yield scene()
 
     def tables(self) -> Step:
@@ -80,76 +97,109 @@ class _Story:
             data.write.format("delta").option("delta.enableChangeDataFeed", "true").save(location)
             self.warehouse.track(name, location)
             rows.append((name, data.count(), schema))
-        return Step("Two Delta tables, as any job would write them, are tracked.", ("table", "rows", "columns"),
-                    tuple(rows))
+        return Step(
+            "Two Delta tables, as any job would write them, are tracked.", ("table", "rows", "columns"), tuple(rows)
+        )
 
     def view(self) -> Step:
-        self.warehouse.create_view(VIEW, self.definition.query, **self.definition.options)
-        return Step("A materialized view over both: what customers of score High have bought.",
-                    ("view", "rows", "query"), ((VIEW, self.count(), self.definition.sql),))
+        files.create(self.warehouse, self.definition)
+        return Step(
+            "A materialized view over both: what customers of score High have bought.",
+            ("view", "rows", "query"),
+            ((VIEW, self.count(), self.definition.sql),),
+        )
 
     def transaction(self) -> Step:
         with self.warehouse.transaction() as transaction:
-            transaction.sql("MERGE INTO customer USING (SELECT 9 AS id, 'High' AS new UNION ALL SELECT 5, 'Low') AS n "
-                            "ON custId = n.id WHEN MATCHED THEN UPDATE SET score = n.new")
+            transaction.sql(
+                "MERGE INTO customer USING (SELECT 9 AS id, 'High' AS new UNION ALL SELECT 5, 'Low') AS n "
+                "ON custId = n.id WHEN MATCHED THEN UPDATE SET score = n.new"
+            )
             transaction.sql("INSERT INTO sales VALUES (9, 101, 2, 15.16), (8, 107, 2, 9.68)")
-        rows = tuple((_sign(row, "▼▲"), row["custId"], row["name"], row["score"])
-                     for row in _sorted(self.warehouse.log("customer"), "custId"))
-        return Step("One transaction over both tables: Ines gets the score High, Elif the score Low, and two sales are "
-                    "made. The net log of customer:", ("", "custId", "name", "score"), rows)
+        rows = tuple(
+            (_sign(row, "▼▲"), row["custId"], row["name"], row["score"])
+            for row in _sorted(self.warehouse.log("customer"), "custId")
+        )
+        return Step(
+            "One transaction over both tables: Ines gets the score High, Elif the score Low, and two sales are "
+            "made. The net log of customer:",
+            ("", "custId", "name", "score"),
+            rows,
+        )
 
     def direct_write(self) -> Step:
         self.warehouse.spark.sql(f"INSERT INTO delta.`{self.folder / 'tables' / 'sales'}` VALUES (1, 105, 4, 5.40)")
-        rows = tuple((_sign(row, "▼▲"), row["custId"], row["itemNo"], row["quantity"], row["salesPrice"])
-                     for row in _sorted(self.warehouse.log("sales"), "custId"))
-        return Step("Another job, which knows nothing of views, appends a sale to the Delta table. The net log of "
-                    "sales:", ("", "custId", "itemNo", "quantity", "salesPrice"), rows)
+        rows = tuple(
+            (_sign(row, "▼▲"), row["custId"], row["itemNo"], row["quantity"], row["salesPrice"])
+            for row in _sorted(self.warehouse.log("sales"), "custId")
+        )
+        return Step(
+            "Another job, which knows nothing of views, appends a sale to the Delta table. The net log of sales:",
+            ("", "custId", "itemNo", "quantity", "salesPrice"),
+            rows,
+        )
 
     def stale(self) -> Step:
         (status,) = self.warehouse.status()
-        return Step("So the view is stale. No writer has waited for it.",
-                    ("commits to propagate", "rows in the view", "rows the query has now"),
-                    ((status["pending_commits"], self.count(), len(self.rows(self.definition.query))),))
+        return Step(
+            "So the view is stale. No writer has waited for it.",
+            ("commits to propagate", "rows in the view", "rows the query has now"),
+            ((status["pending_commits"], self.count(), len(self.rows(self.definition.query))),),
+        )
 
     def propagate(self) -> Step:
         done = self.warehouse.propagate(VIEW)
         self.changes = _sorted(self.warehouse.diff(VIEW), "custId", "itemNo", "quantity")
         columns = [name for name, _ in self.warehouse.views()[0].columns]
         rows = tuple((_sign(row, "∇Δ"), row["_count"], *(row[name] for name in columns)) for row in self.changes)
-        return Step(f"propagate computes, from {done.rows_read} changed rows and in {done.seconds:.1f} s, what must be "
-                    f"deleted from the view (∇) and inserted (Δ).", ("", "count", *columns), rows)
+        return Step(
+            f"propagate computes, from {done.rows_read} changed rows and in {done.seconds:.1f} s, what must be "
+            f"deleted from the view (∇) and inserted (Δ).",
+            ("", "count", *columns),
+            rows,
+        )
 
     def state_bug(self) -> Step:
         """▲C ⋈ S ⊎ C ⋈ ▲S ⊎ ▲C ⋈ ▲S is right where C and S are read before the update; here they are read after it."""
         customers, sales = (self.rows(f"SELECT * FROM {name}") for name in SCHEMAS)
-        new_customers, new_sales = ([row for row in self.warehouse.log(name).collect() if row["_change"] == "insert"]
-                                    for name in SCHEMAS)
+        new_customers, new_sales = (
+            [row for row in self.warehouse.log(name).collect() if row["_change"] == "insert"] for name in SCHEMAS
+        )
         wrong = _joined(new_customers, sales) + _joined(customers, new_sales) + _joined(new_customers, new_sales)
         right = sum(row["_count"] for row in self.changes if row["_change"] == "insert")
-        return Step(f"The state bug, avoided: equations made for the state before the update, used after it, would "
-                    f"insert {wrong} rows where {right} are right (the new sale to Ines would come in three times).")
+        return Step(
+            f"The state bug, avoided: equations made for the state before the update, used after it, would "
+            f"insert {wrong} rows where {right} are right (the new sale to Ines would come in three times)."
+        )
 
     def readers(self) -> Step:
         (status,) = self.warehouse.status()
-        return Step("Readers have noticed nothing: the view is as it was.",
-                    ("rows in the view", "batches to apply", "commits to propagate"),
-                    ((self.count(), status["pending_batches"], status["pending_commits"]),))
+        return Step(
+            "Readers have noticed nothing: the view is as it was.",
+            ("rows in the view", "batches to apply", "commits to propagate"),
+            ((self.count(), status["pending_batches"], status["pending_commits"]),),
+        )
 
     def partial_refresh(self) -> Step:
         done = self.warehouse.partial_refresh(VIEW)
-        return Step(f"partial_refresh applies the changes in {done.seconds:.1f} s: one Delta commit, and readers see "
-                    f"the new state.", ("rows deleted", "rows inserted", "rows in the view"),
-                    ((done.rows_deleted, done.rows_inserted, self.count()),))
+        return Step(
+            f"partial_refresh applies the changes in {done.seconds:.1f} s: one Delta commit, and readers see "
+            f"the new state.",
+            ("rows deleted", "rows inserted", "rows in the view"),
+            ((done.rows_deleted, done.rows_inserted, self.count()),),
+        )
 
     def verify(self) -> Step:
         found = self.warehouse.verify(VIEW)
-        return Step("verify recomputes the view and checks the invariant, and that the differential tables are "
-                    "minimal.", ("condition", ""), tuple((check.condition, "holds" if check.holds else "DOES NOT HOLD")
-                                             for check in found.checks))
+        return Step(
+            "verify recomputes the view and checks the invariant, and that the differential tables are minimal.",
+            ("condition", ""),
+            tuple((check.condition, "holds" if check.holds else "DOES NOT HOLD") for check in found.checks),
+        )
 
     def rows(self, query: str) -> list[Any]:
         found = self.warehouse.sql(query)
-        assert found is not None, "a query has an answer"
+        assert found is not None, "a query returns rows"
         return found.collect()
 
     def count(self) -> int:
@@ -165,5 +215,9 @@ def _sign(row: Any, signs: str) -> str:
 
 
 def _joined(customers: Sequence[Any], sales: Sequence[Any]) -> int:
-    return sum(1 for c in customers for s in sales
-               if c["custId"] == s["custId"] and s["quantity"] != 0 and c["score"] == "High")
+    return sum(
+        1
+        for c in customers
+        for s in sales
+        if c["custId"] == s["custId"] and s["quantity"] != 0 and c["score"] == "High"
+    )

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+
+_SECRETS = (
+    (re.compile(r"(://[^:/@\s]*:)[^@\s]+@"), r"\1***@"),
+    (re.compile(r"((?:token|password|passwd|passfile|secret|access.?key)[\w.]*=)[^;&\s'\"]+", re.IGNORECASE), r"\1***"),
+)
+
+
+def redacted(text: str) -> str:
+    """A text without passwords and tokens: messages are shown on pages, kept in the history and sent to logs.
+
+    >>> redacted("no answer from postgresql://me:p:w@host/db?sslpassword=x and sc://host:1/;token=abc;user_id=me")
+    'no answer from postgresql://me:***@host/db?sslpassword=*** and sc://host:1/;token=***;user_id=me'
+    """
+    for pattern, shown in _SECRETS:
+        text = pattern.sub(shown, text)
+    return text
 
 
 class DeferredError(Exception):
-    """The root of all errors that a user can cause or mend."""
+    """The base of all errors that a user can cause or fix. No message contains a secret, whoever has written it."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redacted(part) if isinstance(part, str) else part for part in arguments))
 
 
 class ConfigurationError(DeferredError):
@@ -19,11 +39,11 @@ class MetadataError(DeferredError):
 
 
 class UnknownObjectError(DeferredError):
-    """A table, view, column or operation of that name does not exist."""
+    """A table, view, column or operation with that name does not exist."""
 
 
 class NameTakenError(DeferredError):
-    """Something of that name exists already."""
+    """Something with that name exists already."""
 
 
 class InvalidNameError(DeferredError):
@@ -39,7 +59,11 @@ class UnsupportedSQLError(DeferredError):
 
 
 class NondeterministicSQLError(UnsupportedSQLError):
-    """SQL whose result is not decided by the base tables alone, so that no way of maintaining it could be right."""
+    """SQL whose result is not decided by the base tables alone, so no way of maintaining it could be correct."""
+
+
+class UnsafeSQLError(UnsupportedSQLError):
+    """SQL that would run code, or read anything but tracked tables."""
 
 
 class InvalidInputError(DeferredError):
@@ -47,11 +71,19 @@ class InvalidInputError(DeferredError):
 
 
 class LogLostError(DeferredError):
-    """The base log that a view needs is gone or cannot be trusted; `rebuild` is the remedy."""
+    """The base log that a view needs is gone or cannot be trusted; `rebuild` fixes the view."""
 
 
 class LeaseHeldError(DeferredError):
-    """Another process is at work on the same view."""
+    """Another process is working on the same view."""
+
+
+class LeaseLostError(DeferredError):
+    """Another process has taken over the work: this one was away for too long, and may no longer write."""
+
+
+class StorageError(DeferredError):
+    """Files cannot be read at present. Nothing is known to be lost, and nothing was changed: it may be tried again."""
 
 
 class InvariantError(DeferredError):
@@ -59,20 +91,34 @@ class InvariantError(DeferredError):
 
 
 class TransactionError(DeferredError):
-    """A transaction could not be completed; what it had done was undone."""
+    """A transaction could not be completed; its changes were undone."""
 
 
 class SparkFailure(DeferredError):
     """Spark or Delta refused or failed a statement."""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A trailing hint with the names closest to a mistyped one.
+def not_one_of(name: str, value: object, choices: Sequence[object]) -> InvalidInputError:
+    """The error that a parameter has a value that it cannot have.
 
-    >>> nearest("custmer", ["customer", "sales"])
-    '; did you mean customer?'
-    >>> nearest("x", [])
-    ''
+    >>> print(not_one_of("order", "x", ["first", "last"]))
+    order must be first or last, not 'x'.
+    >>> print(not_one_of("scenario", None, ["a", "b", "c"]))
+    scenario must be one of a, b, c, not None.
+    """
+    listed = " or ".join(map(str, choices)) if len(choices) == 2 else "one of " + ", ".join(map(str, choices))
+    return InvalidInputError(f"{name} must be {listed}, not {value!r}.")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence that says that a name does not exist: the names that come closest to it.
+
+    >>> "There is no table custmer" + nearest("custmer", ["customer", "sales"])
+    'There is no table custmer; did you mean customer?'
+    >>> "There is no table x" + nearest("x", ["customer", "sales"])
+    'There is no table x; there are customer, sales.'
+    >>> "There is no table x" + nearest("x", [])
+    'There is no table x.'
     """
     known = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), known, n=3, cutoff=0.5)
@@ -80,5 +126,5 @@ def nearest(name: str, names: Iterable[str]) -> str:
         return "; did you mean " + " or ".join(known[c] for c in close) + "?"
     listed = sorted(known.values())
     if listed:
-        return "; there are: " + ", ".join(listed[:8]) + (", …" if len(listed) > 8 else "")
-    return ""
+        return "; there are " + ", ".join(listed[:8]) + (", …" if len(listed) > 8 else ".")
+    return "."

@@ -1,4 +1,4 @@
-"""What the command line shows: tables, JSON, errors; and keeping away what Spark writes of its own accord."""
+"""What the command line prints: tables, JSON, errors; and hiding what Spark itself writes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from deferred.maintenance.operation import Operation
 
-# ---- keeping Spark's own output away
+# ---- hiding Spark's own output
 
 
 class _Noise:
-    """Standard output and error sent elsewhere, down to the processes that are started meanwhile."""
+    """Standard output and error sent to a file, also those of processes that are started in the meantime."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -62,7 +62,7 @@ class _Noise:
 
 
 class _Nothing:
-    """In place of _Noise when everything is to be seen."""
+    """In place of _Noise when everything is to be shown."""
 
     def lifted(self) -> nullcontext[None]:
         return nullcontext()
@@ -70,7 +70,7 @@ class _Nothing:
 
 @contextmanager
 def quiet(doing: str) -> Iterator[_Noise | _Nothing]:
-    """Keep away what is not ours, and show on a terminal what is being done."""
+    """Hide output that is not ours, and show on a terminal what is being done."""
     if os.environ.get("DEFERRED_DEBUG"):
         yield _Nothing()
         return
@@ -83,8 +83,9 @@ def quiet(doing: str) -> Iterator[_Noise | _Nothing]:
             with console.status(f"{doing} …") if doing and console.is_terminal else nullcontext():
                 yield noise
         except SparkFailure as error:
-            raise SparkFailure(f"{error} With DEFERRED_DEBUG=1 in the environment Spark's own messages are shown.") \
-                from error
+            raise SparkFailure(
+                f"{error} Set DEFERRED_DEBUG=1 in the environment to see Spark's own messages."
+            ) from error
         finally:
             noise.close()
 
@@ -102,7 +103,7 @@ class Rows:
 
     @classmethod
     def of(cls, frame: DataFrame, limit: int) -> Rows:
-        from deferred.spark.engine import translated
+        from deferred.spark.statements import translated
 
         with translated():
             found = [tuple(row) for row in (frame.limit(limit + 1) if limit else frame).collect()]
@@ -110,11 +111,14 @@ class Rows:
         return cls(_distinct(frame.columns), shown, len(found) > len(shown))
 
     def document(self) -> dict[str, Any]:
-        return {"columns": self.columns, "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
-                "more": self.more}
+        return {
+            "columns": self.columns,
+            "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+            "more": self.more,
+        }
 
     def signed(self, deleted: str, inserted: str) -> Rows:
-        """For people: the sign first, then how often, then the row."""
+        """Returns the rows for people: the sign first, then the count, then the row."""
         rows = [(deleted if row[-2] == "delete" else inserted, row[-1], *row[:-2]) for row in self.rows]
         return Rows(("", "count", *self.columns[:-2]), rows, self.more)
 
@@ -125,7 +129,7 @@ class Rows:
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names as keys: a repeated one gets a number.
+    """Returns column names as keys: a repeated one gets a number.
 
     >>> _distinct(["a", "b", "a"])
     ('a', 'b', 'a_2')
@@ -139,7 +143,7 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """What a command has found out: as JSON, or for people."""
+    """Print what a command has found out: as JSON, or for people."""
     if as_json:
         say(json.dumps(plain(value), ensure_ascii=False, indent=2))
     else:
@@ -147,7 +151,7 @@ def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value in terms of JSON; what JSON does not have becomes text.
+    """Returns a value in terms of JSON; what JSON does not have becomes text.
 
     >>> plain({"a": Decimal("1.50"), "b": (float("nan"), timedelta(seconds=5))})
     {'a': '1.50', 'b': ['nan', 5.0]}
@@ -181,14 +185,17 @@ def _console() -> Console:
 
 
 def say(text: str) -> None:
+    """Print a line to standard output."""
     print(text, flush=True)
 
 
 def complain(text: str) -> None:
+    """Print a line to standard error."""
     print(f"deferred: {text}", file=sys.stderr, flush=True)
 
 
 def fail(error: DeferredError, as_json: bool) -> NoReturn:
+    """Print an error and exit with 1."""
     if as_json:
         say(json.dumps({"error": problem(error)}, ensure_ascii=False))
     complain(str(error))
@@ -196,18 +203,22 @@ def fail(error: DeferredError, as_json: bool) -> NoReturn:
 
 
 def problem(error: DeferredError) -> dict[str, str]:
+    """Returns an error as a part of a JSON document."""
     return {"type": type(error).__name__, "message": str(error)}
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table; numbers are aligned to the right."""
     from rich import box
     from rich.table import Table
 
-    shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
-                  pad_edge=False)
+    shown = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
     for position, name in enumerate(columns):
-        numeric = rows and all(isinstance(row[position], (int, float, Decimal)) or row[position] is None
-                               for row in rows)
+        numeric = rows and all(
+            isinstance(row[position], (int, float, Decimal)) or row[position] is None for row in rows
+        )
         shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         shown.add_row(*(_cell(value) for value in row))
@@ -223,6 +234,7 @@ def _cell(value: Any) -> str:
 
 
 def pairs(title: str, values: dict[str, Any]) -> None:
+    """Print names and values, one pair per line."""
     say(title)
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():
@@ -230,18 +242,23 @@ def pairs(title: str, values: dict[str, Any]) -> None:
 
 
 def plural(number: int, what: str) -> str:
+    """Returns a number with its noun.
+
+    >>> plural(1, "row"), plural(2, "row")
+    ('1 row', '2 rows')
+    """
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def moment(value: str | datetime | None) -> str:
-    """A moment for people: to the second, in UTC."""
+    """Returns a moment for people: to the second, in UTC."""
     if value is None:
         return "never"
     return f"{parse_timestamp(value):%Y-%m-%d %H:%M:%S}"
 
 
 def span(seconds: float | None) -> str:
-    """A time span for people.
+    """Returns a time span for people.
 
     >>> span(59), span(3700), span(200_000)
     ('59s', '1h 1m', '2d 7h')
@@ -258,31 +275,75 @@ def span(seconds: float | None) -> str:
 
 
 def status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
-    rows = [(view["name"], view["scenario"], view["state"], moment(view["shown"]), moment(view["propagated"]),
-             view["pending_commits"], view["pending_batches"], "" if view["fresh"] else span(view["lag_seconds"]))
-            for view in views]
-    table(None, ("view", "scenario", "state", "shows (UTC)", "propagated (UTC)", "commits to propagate",
-                  "batches to apply", "stale for"), rows)
+    """Print every view with its state, and the names of the tracked tables."""
+    rows = [
+        (
+            view["name"],
+            view["scenario"],
+            view["state"],
+            moment(view["shown"]),
+            moment(view["propagated"]),
+            view["pending_commits"],
+            view["pending_batches"],
+            "" if view["fresh"] else span(view["lag_seconds"]),
+        )
+        for view in views
+    ]
+    table(
+        None,
+        (
+            "view",
+            "scenario",
+            "state",
+            "shows (UTC)",
+            "propagated (UTC)",
+            "commits to propagate",
+            "batches to apply",
+            "stale for",
+        ),
+        rows,
+    )
     for view in views:
         if view.get("problem"):
             say(f"{view['name']}: {view['problem']}")
+        if view.get("failure"):
+            say(f"{view['name']}: {view['failure']}")
     say(f"Tracked tables: {', '.join(tables) or 'none'}")
 
 
 def operations(done: Sequence[Operation]) -> None:
-    rows = [(op.view, op.kind, op.state, moment(_timestamp(op.to_cut)) if op.to_cut else "", op.rows_read,
-             op.rows_deleted, op.rows_inserted, f"{op.seconds:.2f}", op.strategy or "", op.message or "")
-            for op in done]
-    table(None, ("view", "operation", "outcome", "at (UTC)", "rows read", "deleted", "inserted", "seconds",
-                  "strategy", ""), rows)
+    """Print operations, one per line."""
+    rows = [
+        (
+            op.view,
+            op.kind,
+            op.state,
+            moment(_timestamp(op.to_cut)) if op.to_cut else "",
+            op.rows_read,
+            op.rows_deleted,
+            op.rows_inserted,
+            f"{op.seconds:.2f}",
+            op.strategy or "",
+            op.message or "",
+        )
+        for op in done
+    ]
+    table(
+        None,
+        ("view", "operation", "outcome", "at (UTC)", "rows read", "deleted", "inserted", "seconds", "strategy", ""),
+        rows,
+    )
+    for warning in dict.fromkeys(warning for op in done for warning in op.warnings):
+        complain(warning)
 
 
 def _timestamp(cut: dict[str, Any]) -> str:
     return str(cut["timestamp"])
 
 
-def step(number: int, told: Any) -> None:
-    _console().print(f"{number}. {told.title}", style="bold", soft_wrap=True)
-    if told.columns:
-        table(None, told.columns, told.rows)
+def step(number: int, scene: Any) -> None:
+    """Print one step of the demo."""
+    _console().print(f"{number}. {scene.title}", style="bold", soft_wrap=True)
+    if scene.columns:
+        table(None, scene.columns, scene.rows)
     say("")

@@ -12,10 +12,11 @@ import pytest
 
 from deferred import cli, demo, terminal
 from deferred.errors import UnknownObjectError
+from tests.conftest import ConnectServer
 
 
 class Project:
-    """A project folder of its own, and commands run in it."""
+    """A project folder, and commands run in it."""
 
     def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.folder, self._capfd = folder, capfd
@@ -64,7 +65,7 @@ def test_init_makes_everything_ready_and_can_be_repeated(project: Project) -> No
     assert answer["warehouse"] == str(project.folder / "elsewhere")
 
 
-def test_commands_do_not_make_a_warehouse(project: Project) -> None:
+def test_commands_do_not_create_a_warehouse(project: Project) -> None:
     (project.folder / "conf" / "deferred.toml").write_text('[warehouse]\npath = "elsewhere"')
     assert "deferred init" in project.fails("status")
     assert not (project.folder / "elsewhere").exists()
@@ -100,23 +101,34 @@ def test_several_views_fail_one_by_one(project: Project) -> None:
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.parametrize("arguments", [
-    ("propagate",), ("nonsense",), ("status", "--nonsense"), ("read",), ("read", "v", "--limit", "-1"),
-    ("history", "--limit", "many"), ("engine",),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("propagate",),
+        ("nonsense",),
+        ("status", "--nonsense"),
+        ("read",),
+        ("read", "v", "--limit", "-1"),
+        ("history", "--limit", "many"),
+        ("engine",),
+    ],
+)
 def test_usage_errors_exit_with_two(project: Project, arguments: tuple[str, ...]) -> None:
     assert project.run(*arguments)[0] == 2
 
 
-@pytest.mark.parametrize(("arguments", "parts"), [
-    (("propagate", "v", "--until", "tomorrow"), ["--until", "tomorrow", "ISO 8601"]),
-    (("log", "t", "--since", "x"), ["--since", "ISO 8601"]),
-    (("track", "t", "there", "--references", "a"), ["COLUMN=TABLE.COLUMN"]),
-    (("create", "v"), ["no view file", "v.sql"]),
-    (("create", "there/v.sql"), ["no view file there/v.sql"]),
-    (("log", "t", "--counts"), ["t"]),
-    (("db", "upgrade", "9999"), ["9999"]),
-])
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("propagate", "v", "--until", "tomorrow"), ["--until", "tomorrow", "ISO 8601"]),
+        (("log", "t", "--since", "x"), ["--since", "ISO 8601"]),
+        (("track", "t", "there", "--references", "a"), ["COLUMN=TABLE.COLUMN"]),
+        (("create", "v"), ["no view file", "v.sql"]),
+        (("create", "there/v.sql"), ["no view file there/v.sql"]),
+        (("log", "t", "--counts"), ["t"]),
+        (("db", "upgrade", "9999"), ["9999"]),
+    ],
+)
 def test_mistakes_are_named_before_spark_starts(project: Project, arguments: tuple[str, ...], parts: list[str]) -> None:
     err = project.fails(*arguments)
     for part in parts:
@@ -128,7 +140,7 @@ def test_the_configuration_is_named_when_it_is_wrong(project: Project) -> None:
     assert "did you mean warehouse" in project.fails("status")
 
 
-def test_db(project: Project) -> None:
+def test_db_commands(project: Project) -> None:
     head = project.json("db", "current")["head"]
     assert project.json("db", "downgrade", "base") == {"current": None, "head": head}
     assert "deferred db upgrade" in project.fails("status")
@@ -163,28 +175,67 @@ def test_version_and_help(project: Project) -> None:
     assert project.run("--version")[:2] == (0, "deferred 0.1.0\n")
     code, out, _ = project.run("--help")
     assert code == 0
-    for command in ("init", "track", "untrack", "create", "drop", "apply", "propagate", "partial-refresh", "refresh",
-                    "rebuild", "backfill", "replay", "sql", "log", "diff", "read", "verify", "explain", "status",
-                    "history", "sync", "gc", "engine", "db", "demo"):
+    for command in (
+        "init",
+        "track",
+        "untrack",
+        "create",
+        "drop",
+        "apply",
+        "propagate",
+        "partial-refresh",
+        "refresh",
+        "rebuild",
+        "backfill",
+        "replay",
+        "sql",
+        "log",
+        "diff",
+        "read",
+        "verify",
+        "explain",
+        "status",
+        "history",
+        "sync",
+        "gc",
+        "engine",
+        "db",
+        "demo",
+    ):
         assert f"  {command} " in out
 
 
 def imported(project: Project, *arguments: str) -> set[str]:
-    """The modules that a command imports, in a process of its own."""
-    script = ("import sys\nfrom deferred.cli import main\n"
-              "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    code = ended.code\n"
-              "print('modules', code or 0, *sys.modules, file=sys.stderr)")
+    """The modules that a command imports, in a separate process."""
+    script = (
+        "import sys\nfrom deferred.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    code = ended.code\n"
+        "print('modules', code or 0, *sys.modules, file=sys.stderr)"
+    )
     config = ("--config", str(project.folder / "conf" / "deferred.toml"))
-    done = subprocess.run([sys.executable, "-c", script, *config, *arguments], capture_output=True, text=True,
-                          cwd=Path(__file__).parents[1], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *config, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        check=True,
+    )
     last = done.stderr.splitlines()[-1].split()
     assert last[:2] == ["modules", "0"], done.stderr
     return set(last[2:])
 
 
-@pytest.mark.parametrize("arguments", [
-    ("status",), ("history",), ("sync",), ("db", "current"), ("engine", "status"), ("propagate", "--all"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("history",),
+        ("sync",),
+        ("db", "current"),
+        ("engine", "status"),
+        ("propagate", "--all"),
+    ],
+)
 def test_what_needs_no_spark_does_not_import_it(project: Project, arguments: tuple[str, ...]) -> None:
     assert "pyspark" not in imported(project, *arguments)
 
@@ -202,8 +253,11 @@ def retail(project: Project, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Pro
     from deferred.maintenance.warehouse import Warehouse
 
     original = Warehouse.open.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(Warehouse, "open", classmethod(lambda cls, config=None, **given: original(
-        cls, config, **{**given, "spark": spark})))
+    monkeypatch.setattr(
+        Warehouse,
+        "open",
+        classmethod(lambda cls, config=None, **given: original(cls, config, **{**given, "spark": spark})),
+    )
     for file in (demo.examples() / "views").glob("*.sql"):
         (project.folder / "conf" / "views" / file.name).write_text(file.read_text())
     for name, schema in demo.SCHEMAS.items():
@@ -213,11 +267,12 @@ def retail(project: Project, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Pro
     return project
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
-    assert retail.json("apply", "--dry-run")["views"] == {"high_value_sales": "to be created",
-                                                         "sales_by_score": "to be created"}
+    assert retail.json("apply", "--dry-run")["views"] == {
+        "high_value_sales": "to be created",
+        "sales_by_score": "to be created",
+    }
     assert set(retail.json("apply")["views"].values()) == {"created"}
     assert set(retail.json("apply")["views"].values()) == {"unchanged"}
     assert retail.json("read", "high_value_sales", "--limit", "0")["more"] is False
@@ -256,29 +311,16 @@ def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
     assert retail.json("backfill", "high_value_sales", "2026-01-01", "now", "52w")["operations"]
 
 
-@pytest.mark.spark
 @pytest.mark.slow
-def test_an_engine_that_stays(project: Project) -> None:
-    """Its commands run in a process of their own, as Spark Connect and a classic session exclude each other."""
-    def run(*arguments: str) -> Any:
-        config = ("--config", str(project.folder / "conf" / "deferred.toml"))
-        done = subprocess.run([sys.executable, "-m", "deferred.cli", *config, *arguments, "--json"],
-                              capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True)
-        return json.loads(done.stdout)
-
-    try:
-        started = run("engine", "start")
-        assert started["running"] is True
-        assert run("engine", "start") == started
-        assert "token" not in started["address"]
-        assert run("engine", "status") == started
-        assert run("sql", "SELECT 1 AS one")["rows"] == [{"one": 1}]
-    finally:
-        assert run("engine", "stop")["stopped"]
-    assert run("engine", "status")["running"] is False
+def test_an_engine_that_stays(server: ConnectServer) -> None:
+    """The fixture starts and stops it; a second start finds the running one."""
+    assert server.started["running"] is True
+    assert server.command("engine", "start") == server.started
+    assert "token" not in server.started["address"]
+    assert server.command("engine", "status") == server.started
+    assert server.command("sql", "SELECT 1 AS one")["rows"] == [{"one": 1}]
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 def test_creating_replacing_and_dropping(retail: Project) -> None:
     query = "SELECT custId FROM sales WHERE quantity > 2"
@@ -301,7 +343,6 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     assert retail.json("gc", "--retain-hours", "0")["removed"]
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 def test_a_broken_invariant_exits_with_one(retail: Project, spark: Any) -> None:
     retail.json("create", "high_value_sales")

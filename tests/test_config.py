@@ -12,8 +12,8 @@ from deferred.errors import ConfigurationError, InvalidInputError
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of the machine, and no configuration file nearby."""
+def _no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No environment variables of deferred, and no configuration file nearby."""
     for name in ("CONFIG", "PATH", "METADATA_URL", "SPARK_REMOTE", "SPARK_MASTER"):
         monkeypatch.delenv(f"DEFERRED_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,10 @@ def test_an_empty_file_has_defaults_above_conf(tmp_path: Path) -> None:
 
 
 def test_all_settings(tmp_path: Path) -> None:
-    settings = Settings.resolve(written(tmp_path, """
+    settings = Settings.resolve(
+        written(
+            tmp_path,
+            """
         [warehouse]
         path = "data/wh"
         metadata_url = "postgresql://me@host/db"
@@ -56,7 +59,9 @@ def test_all_settings(tmp_path: Path) -> None:
         spark.ui.enabled = false
         [views]
         folder = "definitions"
-    """))
+    """,
+        )
+    )
     assert settings.path == str(tmp_path / "data" / "wh")
     assert settings.metadata_url == "postgresql://me@host/db"
     assert settings.spark_master == "spark://host:7077"
@@ -129,25 +134,28 @@ def test_variables_are_replaced_from_the_environment(tmp_path: Path, monkeypatch
 # ---- what is refused
 
 
-@pytest.mark.parametrize(("text", "parts"), [
-    ("[warehous]", ["deferred.toml", "[warehous]", "did you mean warehouse"]),
-    ("[spark]\nmastr = 'x'", ["[spark] has no key mastr", "did you mean master"]),
-    ("[warehouse]\npath = 3", ["warehouse.path is a number", "a text in quotes"]),
-    ("[warehouse]\npath = ''", ["warehouse.path is an empty text"]),
-    ("[views]\nfolder = ['a']", ["views.folder is a list"]),
-    ("views = 'a'", ["views is a section"]),
-    ("[spark]\nconf = 'a'", ["spark.conf is a text", "[spark.conf]"]),
-    ("[spark.conf]\nhive = 'a'", ["spark.conf.hive is no setting of Spark"]),
-    ("[spark.conf]\n'spark.a' = [1]", ["spark.conf.spark.a is a list"]),
-    ("[spark]\nmaster = 'local'\nremote = 'sc://h'", ["both set", "keep one"]),
-    ("[spark]\nremote = 'h:1'", ["sc://host:port"]),
-    ("[functions]\ntax = 'shop.tax'", ["functions.tax", "shop.functions:tax"]),
-    ("[functions]\n'my tax' = 'shop:tax'", ["functions.my tax", "shop.functions:tax"]),
-    ("[functions]\ntax = 3", ["functions.tax is a number"]),
-    ("[warehouse]\npath = warehouse", ["is not valid TOML", "line 2"]),
-    ("[warehouse]\npath = 's3a://b/w'", ["metadata_url"]),
-    ("[warehouse]\nmetadata_url = 'postgresql://${NO_SUCH_ONE}'", ["warehouse.metadata_url", "NO_SUCH_ONE"]),
-])
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[warehous]", ["deferred.toml", "[warehous]", "did you mean warehouse"]),
+        ("[spark]\nmastr = 'x'", ["[spark] has no key mastr", "did you mean master"]),
+        ("[warehouse]\npath = 3", ["warehouse.path is a number", "a text in quotes"]),
+        ("[warehouse]\npath = ''", ["warehouse.path is an empty text"]),
+        ("[views]\nfolder = ['a']", ["views.folder is a list"]),
+        ("views = 'a'", ["views is a section"]),
+        ("[spark]\nconf = 'a'", ["spark.conf is a text", "[spark.conf]"]),
+        ("[spark.conf]\nhive = 'a'", ["spark.conf.hive is not a setting of Spark"]),
+        ("[spark.conf]\n'spark.a' = [1]", ["spark.conf.spark.a is a list"]),
+        ("[spark]\nmaster = 'local'\nremote = 'sc://h'", ["both set", "keep one"]),
+        ("[spark]\nremote = 'h:1'", ["sc://host:port"]),
+        ("[functions]\ntax = 'shop.tax'", ["functions.tax", "shop.functions:tax"]),
+        ("[functions]\n'my tax' = 'shop:tax'", ["functions.my tax", "shop.functions:tax"]),
+        ("[functions]\ntax = 3", ["functions.tax is a number"]),
+        ("[warehouse]\npath = warehouse", ["is not valid TOML", "line 2"]),
+        ("[warehouse]\npath = 's3a://b/w'", ["metadata_url"]),
+        ("[warehouse]\nmetadata_url = 'postgresql://${NO_SUCH_ONE}'", ["warehouse.metadata_url", "NO_SUCH_ONE"]),
+    ],
+)
 def test_mistakes_are_named(tmp_path: Path, text: str, parts: list[str]) -> None:
     found = message(tmp_path, text)
     for part in parts:
@@ -174,10 +182,21 @@ def test_no_warehouse_at_all() -> None:
 # ---- durations and timestamps
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("90s", 90), ("15m", 900), ("1h", 3600), ("24h", 86400), ("1d", 86400), ("2w", 1209600), ("1h30m", 5400),
-    (" 1H ", 3600), ("2 hours", 7200), ("1 day 1 min", 86460),
-])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("1h", 3600),
+        ("24h", 86400),
+        ("1d", 86400),
+        ("2w", 1209600),
+        ("1h30m", 5400),
+        (" 1H ", 3600),
+        ("2 hours", 7200),
+        ("1 day 1 min", 86460),
+    ],
+)
 def test_durations(text: str, seconds: int) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
     assert parse_duration(timedelta(seconds=seconds)) == timedelta(seconds=seconds)
@@ -189,10 +208,16 @@ def test_durations_that_cannot_be_read(text: str) -> None:
         parse_duration(text, "propagate_every")
 
 
-@pytest.mark.parametrize("value", [
-    "2026-01-31T10:00:00Z", "2026-01-31T10:00:00", "2026-01-31 12:00+02:00", datetime(2026, 1, 31, 10),
-    datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))),
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-01-31T10:00:00Z",
+        "2026-01-31T10:00:00",
+        "2026-01-31 12:00+02:00",
+        datetime(2026, 1, 31, 10),
+        datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
 def test_timestamps(value: str | datetime) -> None:
     found = parse_timestamp(value)
     assert found == datetime(2026, 1, 31, 10, tzinfo=UTC)

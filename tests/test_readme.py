@@ -13,6 +13,7 @@ import pytest
 from deferred import cli, demo
 from deferred.config import Settings
 from deferred.sql.viewfile import parse_view, read_view
+from tests.conftest import ConnectServer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m deferred.cli "$@"\n')
     command.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEFERRED_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEFERRED_", "SPARK_CONNECT_"))}
     return {**kept, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
@@ -61,11 +62,16 @@ def test_links_lead_somewhere() -> None:
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.spark
 @pytest.mark.slow
-def test_the_python_example_runs(tmp_path: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run([sys.executable, "-c", block("python")], cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, check=False)
+def test_the_python_example_runs(environment: dict[str, str], server: ConnectServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block("python")],
+        cwd=server.folder,  # where the server runs too: it writes the example's tables, whose paths are relative
+        env={**environment, "DEFERRED_SPARK_REMOTE": server.remote},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "|     2| Ben|   103|       5|" in done.stdout
 
@@ -75,8 +81,9 @@ def test_the_python_example_runs(tmp_path: Path, environment: dict[str, str]) ->
 def test_the_commands_run(tmp_path: Path, environment: dict[str, str]) -> None:
     script = block("sh", "engine start")
     try:
-        done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            ["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
     finally:
         subprocess.run(["deferred", "engine", "stop"], cwd=tmp_path / "shop", env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

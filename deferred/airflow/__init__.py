@@ -1,1 +1,1 @@
-"""Airflow 3: operators, a sensor, and the DAGs made of view files. The only room that imports airflow."""
+"""Airflow 3: operators, a sensor, and the DAGs made from view files. The only room that imports airflow."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from deferred import demo
 from deferred.airflow.local import USER, LocalAirflow
 from deferred.config import DEFAULT_FILE
+from deferred.maintenance import files
 from deferred.maintenance.warehouse import Warehouse
 from deferred.spark import server
 from deferred.sql.viewfile import load_views
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def make_project(folder: Path) -> Path:
-    """The example project with a view over a view, and the DAG files with an ingest of one's own."""
+    """Create the example project with a view over a view, and the DAG files with an ingest DAG."""
     shutil.copytree(demo.examples(), folder / "conf")
     shutil.copytree(ROOT / "docs" / "examples" / "views", folder / "conf" / "views", dirs_exist_ok=True)
     shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
@@ -28,17 +29,17 @@ def make_project(folder: Path) -> Path:
 
 
 def fill(warehouse: Warehouse, folder: Path) -> None:
-    """The tables of the demo, tracked, and its views."""
+    """Create the tables of the demo, track them, and create its views."""
     for name, schema in demo.SCHEMAS.items():
         data = warehouse.spark.read.csv(str(folder / "conf" / "data" / f"{name}.csv"), schema=schema, header=True)
         data.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(folder / "tables" / name))
         warehouse.track(name, folder / "tables" / name)
     for view in load_views(warehouse.settings.views_folder):
-        warehouse.create_view(view.name, view.query, **view.options)
+        files.create(warehouse, view)
 
 
 def main() -> None:
-    """Start, say where, wait for Ctrl-C, stop, leave nothing behind."""
+    """Start everything, print where it is, wait for Ctrl-C, stop, and remove everything."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with tempfile.TemporaryDirectory(prefix="deferred-airflow-", ignore_cleanup_errors=True) as folder:
@@ -54,12 +55,18 @@ def _show(folder: Path) -> None:
         server.start(folder / "warehouse")
         with Warehouse.open(config) as warehouse:
             fill(warehouse, folder)
-            warehouse.spark.stop()  # or this process would look for it when it ends, and the server is gone by then
+            warehouse.spark.stop()  # or this process would look for the server when it ends, after it has stopped
         print("Starting Airflow (half a minute) …", flush=True)
-        with LocalAirflow(folder / "home", folder / "dags", {
-                "DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False"}) as airflow:
-            print(f"\n  Airflow    {airflow.url}\n  user       {USER}\n  password   {airflow.password}\n"
-                  f"  warehouse  deferred --config {config} status\n\nCtrl-C stops it all.", flush=True)
+        with LocalAirflow(
+            folder / "home",
+            folder / "dags",
+            {"DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False"},
+        ) as airflow:
+            print(
+                f"\n  Airflow    {airflow.url}\n  user       {USER}\n  password   {airflow.password}\n"
+                f"  warehouse  deferred --config {config} status\n\nCtrl-C stops it all.",
+                flush=True,
+            )
             try:
                 signal.pause()
             finally:

@@ -6,6 +6,6 @@ from airflow.sdk import Asset
 
 
 def asset(name: str) -> Asset:
-    """The Asset of a view or a tracked table, in anybody's DAG: `schedule=asset("v")`, `outlets=[asset("sales")]`."""
+    """The Asset of a view or a tracked table, for any DAG: `schedule=asset("v")`, `outlets=[asset("sales")]`."""
     key = name.casefold()
     return Asset(name=key, uri=f"deferred://{key}", group="deferred")

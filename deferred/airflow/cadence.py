@@ -12,14 +12,22 @@ from croniter import croniter
 
 from deferred.config import parse_cadence, parse_duration
 from deferred.errors import ConfigurationError, nearest
+from deferred.maintenance.scenarios import SCENARIOS
+from deferred.options import ViewOptions
 
-PRESETS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
-           "@quarterly": "0 0 1 */3 *", "@yearly": "0 0 1 1 *"}
+PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """One rhythm: a time span, cron, or somebody's own timetable. Time spans tick at their multiples since 1970."""
+    """How often: a time span, cron, or a timetable of the user. Time spans tick at their multiples since 1970."""
 
     text: str
     timetable: Any
@@ -27,7 +35,7 @@ class Cadence:
     cron: str | None = None
 
     def last(self, moment: datetime) -> datetime | None:
-        """The latest tick up to a moment; None for a timetable of which only Airflow knows the ticks.
+        """Returns the latest tick up to a moment; None for a timetable whose ticks only Airflow knows.
 
         >>> str(cadence("15m").last(datetime(2026, 1, 1, 10, 50, tzinfo=UTC)))
         '2026-01-01 10:45:00+00:00'
@@ -53,9 +61,9 @@ class Schedule:
     policy: int
 
     def refresh_due(self, shown: datetime | None, until: datetime) -> bool:
-        """Whether a run that goes until a time is to refresh: MV does not show the last tick of the refresh yet.
+        """Whether a run up to a time must refresh, because MV does not show the last tick of the refresh yet.
 
-        So a tick that nobody ran at, because Airflow was down, is made up for by the next run, once.
+        So the next run makes up, once, for a tick that was missed because Airflow was down.
         """
         if self.refreshes is None:
             return self.runs is None
@@ -64,7 +72,7 @@ class Schedule:
 
     def __str__(self) -> str:
         if self.runs is None:
-            return "whenever what it reads is announced"
+            return "when what it reads is announced"
         what = "refresh" if self.policy == 1 else "partial_refresh"
         if self.refreshes is None:
             return f"propagate every {self.runs.text}"
@@ -74,42 +82,45 @@ class Schedule:
 
 
 def cadence(text: str, timetables: Mapping[str, Any] | None = None) -> Cadence:
-    """The cadence that a view file names; @name is a preset or one of the given timetables."""
+    """Returns the cadence that a view file names; @name is a preset or one of the given timetables."""
     parsed = parse_cadence(text)
     if isinstance(parsed, timedelta):
         return Cadence(text, DeltaDataIntervalTimetable(parsed), every=parsed)
     known = timetables or {}
     if parsed.startswith("@") and parsed not in PRESETS:
         if parsed[1:] not in known:
-            raise ConfigurationError(f"There is no timetable {parsed}"
-                                     f"{nearest(parsed, [*PRESETS, *(f'@{name}' for name in known)])}")
+            raise ConfigurationError(
+                f"There is no timetable {parsed}{nearest(parsed, [*PRESETS, *(f'@{name}' for name in known)])}"
+            )
         return Cadence(parsed, known[parsed[1:]])
     cron = PRESETS.get(parsed, parsed)
     if not croniter.is_valid(cron):
-        raise ConfigurationError(f"{text!r} is not a cron expression: minute, hour, day, month, weekday.")
+        raise ConfigurationError(f"{text!r} is not a cron expression; write minute, hour, day, month, weekday.")
     return Cadence(text, CronDataIntervalTimetable(cron, timezone="UTC"), cron=cron)
 
 
-def schedule(options: Mapping[str, Any], timetables: Mapping[str, Any] | None = None) -> Schedule:
-    """A view's options as a schedule.
+def schedule(options: ViewOptions, timetables: Mapping[str, Any] | None = None) -> Schedule:
+    """Returns the schedule that the options of a view mean.
 
-    propagate_every is the beat, refresh_every says at which beats MV follows. target_lag alone means a refresh every
-    half of it: data then waits one half at most for a run, which has the other half to finish.
+    The DAG runs every propagate_every; of these runs, those that are due by refresh_every also bring MV up to date.
+    target_lag alone means a refresh every half of it: data then waits at most one half for a run, which has the other
+    half to finish.
     """
-    policy = int(options.get("policy", 1))
-    propagates = cadence(options["propagate_every"], timetables) if options.get("propagate_every") else None
-    refreshes = cadence(options["refresh_every"], timetables) if options.get("refresh_every") else None
-    if refreshes is None and options.get("target_lag"):
-        half = parse_duration(options["target_lag"]) / 2
+    propagates = cadence(options.propagate_every, timetables) if options.propagate_every else None
+    refreshes = cadence(options.refresh_every, timetables) if options.refresh_every else None
+    if refreshes is None and options.target_lag:
+        half = parse_duration(options.target_lag) / 2
         refreshes = Cadence(f"{half.total_seconds():g}s", DeltaDataIntervalTimetable(half), every=half)
-    if options.get("scenario") == "base_log":
-        propagates = None  # it has no differential tables
-    if propagates is None or (refreshes is not None and policy == 1 and _quicker(refreshes, propagates)):
-        return Schedule(refreshes, refreshes, policy)
+    if not SCENARIOS[options.scenario].keeps_differential_tables:
+        propagates = None
+    if propagates is None or (refreshes is not None and options.policy == 1 and _quicker(refreshes, propagates)):
+        return Schedule(refreshes, refreshes, options.policy)
     if refreshes is not None and refreshes.every is None and refreshes.cron is None:
-        raise ConfigurationError(f"refresh_every = {refreshes.text!r}: a timetable of your own is the only cadence of "
-                                 f"a view; leave propagate_every out.")
-    return Schedule(propagates, refreshes, policy)
+        raise ConfigurationError(
+            f"refresh_every is {refreshes.text!r}: a timetable of your own must be the only cadence of a view; leave "
+            f"propagate_every out."
+        )
+    return Schedule(propagates, refreshes, options.policy)
 
 
 def _quicker(one: Cadence, other: Cadence) -> bool:

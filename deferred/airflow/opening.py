@@ -13,7 +13,15 @@ from urllib.parse import quote
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
-from deferred.errors import DeferredError, LeaseHeldError, MetadataError, SparkFailure, TransactionError
+from deferred.errors import (
+    DeferredError,
+    LeaseHeldError,
+    LeaseLostError,
+    MetadataError,
+    SparkFailure,
+    StorageError,
+    TransactionError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -21,32 +29,34 @@ if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
 
 PATIENCE = 10.0
-"""Seconds in which a task waits for a lease in its place; then it gives the place back and comes again."""
+"""How many seconds a task waits for a lease while it occupies a worker; then it is rescheduled."""
 
-RETURN = timedelta(seconds=20)
-PASSING = (MetadataError, SparkFailure, TransactionError)
-"""What a later try may find mended; everything else fails at once, with what to do about it."""
+RETRY_AFTER = timedelta(seconds=20)
+PASSING = (LeaseLostError, MetadataError, SparkFailure, StorageError, TransactionError)
+"""Errors that a retry may not meet again; all others fail at once, with what to do about them."""
 
 
 @contextmanager
-def opened(config: str | None, metadata_conn_id: str | None = None, requested_by: str | None = None,
-           patience: float = PATIENCE) -> Iterator[Warehouse]:
+def opened(
+    config: str | None, metadata_conn_id: str | None = None, requested_by: str | None = None, patience: float = PATIENCE
+) -> Iterator[Warehouse]:
     """The warehouse of a configuration; its metadata database may be an Airflow Connection."""
     from deferred.maintenance.warehouse import Warehouse
 
     url = metadata_url(BaseHook.get_connection(metadata_conn_id)) if metadata_conn_id else None
-    with Warehouse.open(configured(config), metadata_url=url, requested_by=requested_by,
-                        patience=patience) as warehouse:
+    with Warehouse.open(
+        configured(config), metadata_url=url, requested_by=requested_by, patience=patience
+    ) as warehouse:
         yield warehouse
 
 
 def configured(config: str | None) -> str | None:
-    """The configuration file: the environment's where it names one, as for every other process, else the given one."""
+    """Returns the configuration file: the environment's, as for every other process, or else the given one."""
     return os.environ.get("DEFERRED_CONFIG") or config
 
 
 def metadata_url(connection: Connection) -> str:
-    """The URL of the metadata database that a Connection describes: postgres, or sqlite with the file as its host."""
+    """Returns the URL of the metadata database of a Connection: postgres, or sqlite with the file as its host."""
     if connection.conn_type == "sqlite":
         return f"sqlite:///{connection.host or connection.schema}"
     login = quote(connection.login or "", safe="")
@@ -57,9 +67,9 @@ def metadata_url(connection: Connection) -> str:
 
 @contextmanager
 def explained(log: logging.Logger, waiting_since: datetime, lease_timeout: timedelta) -> Iterator[None]:
-    """The engine's errors as Airflow's: its own message first in the task log, and retries only where they can help.
+    """Turns errors of the engine into Airflow's: the message first in the task log, retries only where they can help.
 
-    A lease that another process holds makes the task come again later, which is no failure and no retry.
+    When another process holds the lease, the task is rescheduled, which is neither a failure nor a retry.
     """
     try:
         yield
@@ -67,8 +77,8 @@ def explained(log: logging.Logger, waiting_since: datetime, lease_timeout: timed
         if datetime.now(UTC) - waiting_since > lease_timeout:
             log.error("%s", error)
             raise AirflowFailException(f"{error} Waited for {lease_timeout}.") from None
-        log.info("%s This task comes again in %d seconds.", error, RETURN.total_seconds())
-        raise AirflowRescheduleException(datetime.now(UTC) + RETURN) from None
+        log.info("%s This task runs again in %d seconds.", error, RETRY_AFTER.total_seconds())
+        raise AirflowRescheduleException(datetime.now(UTC) + RETRY_AFTER) from None
     except PASSING as error:
         log.error("%s", error)
         raise
@@ -78,13 +88,13 @@ def explained(log: logging.Logger, waiting_since: datetime, lease_timeout: timed
 
 
 def waiting_since(context: Any) -> datetime:
-    """When the task began to wait for a lease: its first reschedule, or now."""
+    """Returns when the task began to wait for a lease: its first reschedule, or now."""
     first: datetime | None = context["ti"].get_first_reschedule_date(context)
     return first or datetime.now(UTC)
 
 
-def asker(context: Any) -> str:
-    """Who asks, for the record of the operation: the person, or what made the run, and which run it is."""
+def requester(context: Any) -> str:
+    """Returns who requested the run, for the record of the operation: the person or the kind of run, and its id."""
     run = context["dag_run"]
     who = run.triggering_user_name or f"airflow {getattr(run.run_type, 'value', run.run_type)}"
     return f"{who} ({run.dag_id}, {run.run_id})"

@@ -11,8 +11,10 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, BaseX
 
 from deferred.airflow.assets import asset
 from deferred.airflow.form import Request
-from deferred.airflow.opening import asker, explained, opened, waiting_since
+from deferred.airflow.opening import explained, opened, requester, waiting_since
 from deferred.config import parse_timestamp
+from deferred.options import ViewOptions
+from deferred.sql.viewfile import ViewFile
 
 if TYPE_CHECKING:
     from deferred.maintenance.operation import Operation
@@ -24,7 +26,7 @@ log = logging.getLogger("deferred.airflow")
 
 
 class OperationLink(BaseOperatorLink):
-    """From a task to the page of the operation that it was."""
+    """The link from a task to the page of its operation."""
 
     name = "Operation"
 
@@ -34,7 +36,7 @@ class OperationLink(BaseOperatorLink):
 
 
 def operation_url(operation_id: str) -> str:
-    """The page of an operation, which deferred.airflow.plugin serves."""
+    """Returns the address of the page of an operation, which deferred.airflow.plugin serves."""
     return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/deferred/operations/{operation_id}"
 
 
@@ -49,16 +51,24 @@ class DeferredOperator(BaseOperator):
     template_fields: Sequence[str] = ("config",)
     ui_color = "#e6f2ef"
 
-    def __init__(self, *, config: str | None = None, metadata_conn_id: str | None = None,
-                 lease_timeout: timedelta = LEASE_TIMEOUT, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        config: str | None = None,
+        metadata_conn_id: str | None = None,
+        lease_timeout: timedelta = LEASE_TIMEOUT,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.metadata_conn_id = metadata_conn_id
         self.lease_timeout = lease_timeout
 
     def execute(self, context: Context) -> Any:
-        with explained(log, waiting_since(context), self.lease_timeout), \
-                opened(self.config, self.metadata_conn_id, asker(context)) as warehouse:
+        with (
+            explained(log, waiting_since(context), self.lease_timeout),
+            opened(self.config, self.metadata_conn_id, requester(context)) as warehouse,
+        ):
             return self.work(warehouse, context)
 
     def work(self, warehouse: Warehouse, context: Context) -> Any:
@@ -66,8 +76,11 @@ class DeferredOperator(BaseOperator):
 
 
 class Deciding(DeferredOperator, SkipMixin):
-    """A task that decides which of those right after it run. Not a branch: that would let all run that follow a chosen
-    one, and a propagate is not to bring a partial_refresh with it."""
+    """A task that decides which of its direct successors run.
+
+    Not a branch operator: that would also run whatever follows a chosen task, and a propagate must not cause a
+    partial_refresh.
+    """
 
     inherits_from_skipmixin = True
 
@@ -82,14 +95,14 @@ class SyncLog(DeferredOperator):
         before = context["ti"].xcom_pull(task_ids=self.task_id, map_indexes=-1, include_prior_dates=True) or {}
         found = warehouse.sync()
         versions = warehouse.positions()
-        views = {table.name for table in warehouse.tables() if table.kind == "view"}  # refreshes announce those
+        tables = {table.name for table in warehouse.base_tables()}  # refreshes announce the views
         known: dict[str, int] = before.get("versions", {})
-        changed = sorted(name for name in versions.keys() - views if versions[name] > known.get(name, versions[name]))
+        changed = sorted(name for name in versions.keys() & tables if versions[name] > known.get(name, versions[name]))
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):
                 for name in changed:
                     context["outlet_events"][outlet].add(asset(name), extra={"version": versions[name]})
-        log.info("%d new commits; changed since the last time: %s", found, ", ".join(changed) or "nothing")
+        log.info("%d new commits; changed since the last run: %s.", found, ", ".join(changed) or "nothing")
         return {"commits": found, "changed": changed, "versions": versions}
 
 
@@ -98,7 +111,7 @@ class Maintain(DeferredOperator):
 
     :param view: the view
     :param action: propagate, partial_refresh, refresh, rebuild, verify, replay
-    :param until: the time up to which changes count (ISO 8601); empty for now
+    :param until: changes up to this time count (ISO 8601); empty for now
     :param full: recompute instead of following the changes
     :param history: for replay, rows or changes
     :param since: for replay of changes, the time after which they count
@@ -107,16 +120,30 @@ class Maintain(DeferredOperator):
     template_fields: Sequence[str] = ("view", "action", "until", "since", "full", "history", "config")
     operator_extra_links = (OperationLink(),)
 
-    def __init__(self, *, view: str, action: str = "refresh", until: datetime | str | None = None,
-                 full: bool | str = False, history: str = "rows", since: datetime | str | None = None,
-                 **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        view: str,
+        action: str = "refresh",
+        until: datetime | str | None = None,
+        full: bool | str = False,
+        history: str = "rows",
+        since: datetime | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.view, self.action, self.until = view, action, until
         self.full, self.history, self.since = full, history, since
 
     def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
-        request = Request.read({"action": self.action, "until": given(self.until), "full": truth(self.full),
-                                "history": given(self.history) or "rows"})
+        request = Request.read(
+            {
+                "action": self.action,
+                "until": given(self.until),
+                "full": truth(self.full),
+                "history": given(self.history) or "rows",
+            }
+        )
         if request.action == "verify":
             verification = warehouse.verify(self.view)
             log.info("%s", verification)
@@ -125,8 +152,12 @@ class Maintain(DeferredOperator):
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = {
-                    "operation": done["id"], "state": done["state"], "cut": done["to_cut"],
-                    "rows_deleted": done["rows_deleted"], "rows_inserted": done["rows_inserted"]}
+                    "operation": done["id"],
+                    "state": done["state"],
+                    "cut": done["to_cut"],
+                    "rows_deleted": done["rows_deleted"],
+                    "rows_inserted": done["rows_inserted"],
+                }
         return done
 
     def operate(self, warehouse: Warehouse, request: Request) -> Operation:
@@ -166,7 +197,7 @@ class Refresh(Maintain):
 
 
 class Rebuild(Maintain):
-    """Recompute a view and switch it in with one commit; also the remedy for a lost log."""
+    """Recompute a view and replace its rows in one commit; also after a lost log."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(action="rebuild", **kwargs)
@@ -187,25 +218,32 @@ class Replay(Maintain):
 
 
 class CreateView(DeferredOperator):
-    """Create a view that its file defines and the warehouse does not have yet."""
+    """Create a view unless the warehouse has one of its name.
+
+    :param view: the view
+    :param sql: its query
+    :param options: its options, as view files and `Warehouse.create_view` name them
+    """
 
     template_fields: Sequence[str] = ("view", "config")
 
-    def __init__(self, *, view: str, sql: str, options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, view: str, sql: str, options: ViewOptions | Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.view, self.sql, self.options = view, sql, dict(options or {})
+        self.view, self.sql = view, sql
+        self.options = options if isinstance(options, ViewOptions) else ViewOptions.of(options or {})
 
     def work(self, warehouse: Warehouse, context: Context) -> dict[str, Any]:
-        if any(v.name.casefold() == self.view.casefold() for v in warehouse.views()):
-            log.info("The view %s exists already.", self.view)
-            return {"view": self.view, "created": False}
-        record = warehouse.create_view(self.view, self.sql, **self.options)
-        log.info("The view %s is created at %s.", record.name, record.location)
-        return {"view": record.name, "created": True}
+        from deferred.maintenance import files
+
+        outcome = files.create(warehouse, ViewFile(self.view, self.sql, self.options, if_not_exists=True))
+        log.info("The view %s: %s.", self.view, outcome)
+        return {"view": self.view, "created": outcome == files.Outcome.CREATED}
 
 
 def given(value: Any) -> Any:
-    """A templated field's value; what renders to nothing is nothing.
+    """Returns the value of a templated field; None if it renders to nothing.
 
     >>> given("None"), given(" "), given("2026-01-01")
     (None, None, '2026-01-01')

@@ -1,4 +1,4 @@
-"""The first task of a view's DAG: checks what was asked for, waits for what the view reads, decides what follows."""
+"""The first task of a view's DAG: checks the request, waits for what the view reads, decides which tasks run."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
 from deferred.airflow.cadence import Schedule
-from deferred.airflow.form import Request
-from deferred.airflow.opening import asker
+from deferred.airflow.form import TIMED, Request
+from deferred.airflow.opening import requester
 from deferred.airflow.operators import Context, Deciding, log
 from deferred.airflow.triggers import FreshnessTrigger
 from deferred.errors import DeferredError, InvalidInputError
+from deferred.maintenance.scenarios import SCENARIOS
+from deferred.options import ViewOptions
 
 if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
     from deferred.metadata import ViewRecord
 
 BY_HAND = ("manual", "operator_triggered", "asset_materialization")
-RETURN = timedelta(seconds=3)
+STEP_POLL = timedelta(seconds=3)
 
 
 class Plan(Deciding):
-    """Decides what a run does: what the form says when a person asks, what the view's policy says otherwise.
+    """Decides what a run does: what the form says if a person triggered it, what the view's policy says otherwise.
 
-    A run for the interval [a, b) goes until b; one that an Asset started goes until now. A backfill refreshes at every
-    step, one after the other, so that each shows exactly the state at its end.
+    A run for the interval [a, b) counts changes up to b; one that an Asset started, up to now. A backfill refreshes at
+    every step, one after the other, so that each shows exactly the state at its end.
     """
 
     template_fields: Sequence[str] = ("view",)
 
-    def __init__(self, *, view: str, schedule: Schedule, scenario: str = "combined",
-                 upstream: Mapping[str, Schedule] | None = None, upstream_timeout: timedelta = timedelta(minutes=30),
-                 **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        view: str,
+        schedule: Schedule,
+        scenario: str = ViewOptions.scenario,
+        upstream: Mapping[str, Schedule] | None = None,
+        upstream_timeout: timedelta = timedelta(minutes=30),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.view, self.schedule, self.scenario = view, schedule, scenario
         self.upstream, self.upstream_timeout = dict(upstream or {}), upstream_timeout
@@ -44,25 +53,27 @@ class Plan(Deciding):
         run_type = str(getattr(context["dag_run"].run_type, "value", context["dag_run"].run_type))
         if run_type == "backfill":
             _wait_for_earlier_steps(context)
-        tasks, request, since = self.decide(_record(warehouse, self.view), run_type, context)
+        tasks, request, since = self.decide(warehouse.find_view(self.view), run_type, context)
         if run_type in ("scheduled", "backfill") and request.until is not None:
             self.wait_for_upstream(warehouse, request.until)
         return self.branch(context, warehouse, tasks, request, since)
 
-    def decide(self, view: ViewRecord | None, run_type: str,
-               context: Context) -> tuple[list[str], Request, datetime | None]:
-        """Which tasks are to run, with what, and since when for a replay of changes."""
+    def decide(
+        self, view: ViewRecord | None, run_type: str, context: Context
+    ) -> tuple[list[str], Request, datetime | None]:
+        """Returns which tasks are to run, with which request, and for a replay of changes since when."""
         run, asked = context["dag_run"], dict(context["params"])
         start, end = run.data_interval_start, run.data_interval_end
         by_hand = run_type in BY_HAND
         if not by_hand:
             asked = {**asked, "action": "refresh", **({} if run_type == "scheduled" else run.conf or {})}
-            asked["until"] = end.isoformat() if end and asked["action"] in ("refresh", "propagate", "replay") else None
+            asked["until"] = end.isoformat() if end and asked["action"] in TIMED else None
         request = Request.read(asked)
         if view is None:
             if request.until is not None and by_hand:
-                raise InvalidInputError(f"The view {self.view} does not exist yet, and it is created as of now: leave "
-                                        f"until empty.")
+                raise InvalidInputError(
+                    f"The view {self.view} does not exist yet, and it is created as of now: leave until empty."
+                )
             return ["create"], request, None
         since = None
         if request.action == "replay" and start and end and request.until:
@@ -74,41 +85,61 @@ class Plan(Deciding):
     def by_policy(self, view: ViewRecord, until: datetime | None) -> list[str]:
         """propagate every k; every m refresh (policy 1) or partial_refresh (policy 2)."""
         shown = view.shown.timestamp if view.shown else None
-        if until is None or self.schedule.refresh_due(shown, until):
-            alone = self.schedule.policy == 1 or self.scenario == "base_log"
-            return ["refresh"] if alone else ["propagate", "partial_refresh"]
-        return [] if self.scenario == "base_log" else ["propagate"]
+        due = until is None or self.schedule.refresh_due(shown, until)
+        return SCENARIOS[self.scenario].scheduled(due, self.schedule.policy)
 
     def wait_for_upstream(self, warehouse: Warehouse, until: datetime) -> None:
-        """Come again when the views that this one reads show what their own schedules promise for that time."""
-        moments = {name: tick.isoformat() for name, schedule in self.upstream.items()
-                   if schedule.refreshes is not None and (tick := schedule.refreshes.last(until)) is not None}
+        """Wait until the views that this one reads show what their own schedules promise for that time."""
+        moments = {
+            name: tick.isoformat()
+            for name, schedule in self.upstream.items()
+            if schedule.refreshes is not None and (tick := schedule.refreshes.last(until)) is not None
+        }
         existing = {view.name for view in warehouse.views()}
-        stale = [name for name, moment in moments.items()
-                 if name in existing and not warehouse.is_fresh(name, moment)]
+        stale = [name for name, moment in moments.items() if name in existing and not warehouse.is_fresh(name, moment)]
         if stale:
             log.info("Waiting for %s, which %s reads.", ", ".join(stale), self.view)
-            self.defer(trigger=FreshnessTrigger({name: moments[name] for name in stale}, self.config,
-                                                self.metadata_conn_id,
-                                                deadline=(datetime.now(UTC) + self.upstream_timeout).isoformat()),
-                       method_name="resume")
+            self.defer(
+                trigger=FreshnessTrigger(
+                    {name: moments[name] for name in stale},
+                    self.config,
+                    self.metadata_conn_id,
+                    deadline=(datetime.now(UTC) + self.upstream_timeout).isoformat(),
+                ),
+                method_name="resume",
+            )
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
         if event.get("error"):
             raise AirflowFailException(event["error"])
         if event["stale"]:
-            log.warning("%s did not become fresh in %s; %s goes on with what is there.", ", ".join(event["stale"]),
-                        self.upstream_timeout, self.view)
+            log.warning(
+                "%s did not become fresh in %s; %s continues with their present rows.",
+                ", ".join(event["stale"]),
+                self.upstream_timeout,
+                self.view,
+            )
         self.upstream = {}
         return self.execute(context)
 
-    def branch(self, context: Context, warehouse: Warehouse, tasks: list[str], request: Request,
-               since: datetime | None) -> list[str]:
+    def branch(
+        self, context: Context, warehouse: Warehouse, tasks: list[str], request: Request, since: datetime | None
+    ) -> list[str]:
         until = request.until.isoformat() if request.until else ""
-        log.info("%s asks for %s of %s, until %s%s.", asker(context), " and ".join(tasks) or "nothing", self.view,
-                 until or "now", ", by recomputation" if request.full else "")
-        values = {"until": until, "full": request.full, "history": request.history,
-                  "since": since.isoformat() if since else ""}
+        log.info(
+            "%s requested %s of %s, until %s%s.",
+            requester(context),
+            " and ".join(tasks) or "nothing",
+            self.view,
+            until or "now",
+            ", by recomputation" if request.full else "",
+        )
+        values = {
+            "until": until,
+            "full": request.full,
+            "history": request.history,
+            "since": since.isoformat() if since else "",
+        }
         for key, value in values.items():
             context["ti"].xcom_push(key=key, value=value)
         if tasks != ["create"]:
@@ -117,25 +148,21 @@ class Plan(Deciding):
         return tasks
 
 
-def _record(warehouse: Warehouse, name: str) -> ViewRecord | None:
-    return next((view for view in warehouse.views() if view.name.casefold() == name.casefold()), None)
-
-
 def _wait_for_earlier_steps(context: Context) -> None:
-    """Airflow starts several runs of a backfill at once; a step may only follow the one before it."""
+    """Airflow starts several runs of a backfill at once; a step must wait for the one before it."""
     before = context["ti"].get_previous_dagrun()
     if before is not None and before.run_type == "backfill" and before.state == "running":
-        raise AirflowRescheduleException(datetime.now(UTC) + RETURN)
+        raise AirflowRescheduleException(datetime.now(UTC) + STEP_POLL)
 
 
 def explanation_file(folder: Path, view: str) -> Path:
-    """Where a view's explain is kept as text: a DAG file opens no database, and its docs show this."""
+    """Returns the file with the explanation of a view: DAG files open no database, and their docs show it."""
     return folder / "explain" / f"{view}.txt"
 
 
 def keep_explanation(warehouse: Warehouse, view: str) -> None:
-    """Write down how the view is maintained, for the docs of its DAG; once a definition."""
-    record = _record(warehouse, view)
+    """Write how the view is maintained to a file, for the docs of its DAG, once per definition."""
+    record = warehouse.find_view(view)
     file = explanation_file(warehouse.settings.local_folder, view)
     if record is None or (file.exists() and file.stat().st_mtime > record.created_at.timestamp()):
         return
@@ -144,4 +171,4 @@ def keep_explanation(warehouse: Warehouse, view: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except (DeferredError, OSError) as error:
-        log.warning("The explanation of %s is not kept: %s", view, error)
+        log.warning("The explanation of %s was not written: %s", view, error)

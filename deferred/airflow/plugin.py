@@ -1,4 +1,4 @@
-"""Airflow's plugin: the page of an operation, to which the tasks link, behind Airflow's own login."""
+"""The Airflow plugin: the page of an operation, to which tasks link, behind Airflow's own login."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 @functools.cache
 def pages() -> Any:
-    """The pages under /deferred of Airflow's API server."""
+    """Returns the pages under /deferred of Airflow's API server."""
     from airflow.api_fastapi.core_api.security import get_user
     from fastapi import Depends, FastAPI, HTTPException
     from fastapi.responses import HTMLResponse
@@ -35,18 +35,21 @@ def pages() -> Any:
 
 
 async def serve(scope: Any, receive: Any, send: Any) -> None:
-    """Makes the pages when the first request comes: plugins are loaded by every process of Airflow."""
+    """Creates the pages at the first request: plugins are loaded by every process of Airflow."""
     await pages()(scope, receive, send)
 
 
 def operation_page(operation: dict[str, Any]) -> str:
-    """An operation for people: its cuts, rows and seconds."""
-    rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{_shown(value)}</td></tr>"
-                   for name, value in operation.items())
+    """Returns the page of an operation: its cuts, rows and seconds."""
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{_shown(value)}</td></tr>" for name, value in operation.items()
+    )
     title = html.escape(f"{operation['kind']} of {operation['view']}")
-    return (f"<!doctype html><meta charset=utf-8><title>{title}</title><style>body{{font:15px system-ui;margin:2em}}"
-            f"th{{text-align:left;padding-right:1.5em;vertical-align:top;font-weight:600}}td,th{{padding-block:.25em}}"
-            f"</style><h1>{title}</h1><table>{rows}</table>")
+    return (
+        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>body{{font:15px system-ui;margin:2em}}"
+        f"th{{text-align:left;padding-right:1.5em;vertical-align:top;font-weight:600}}td,th{{padding-block:.25em}}"
+        f"</style><h1>{title}</h1><table>{rows}</table>"
+    )
 
 
 def _shown(value: Any) -> str:

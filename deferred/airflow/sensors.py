@@ -26,10 +26,17 @@ class FreshnessSensor(BaseOperator):
     template_fields: Sequence[str] = ("view", "moment", "config")
     ui_color = "#e6f2ef"
 
-    def __init__(self, *, view: str, moment: datetime | str = "{{ dag_run.data_interval_end or dag_run.run_after }}",
-                 config: str | None = None, metadata_conn_id: str | None = None,
-                 timeout: timedelta = timedelta(hours=24), poll_interval: timedelta = timedelta(seconds=5),
-                 **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        view: str,
+        moment: datetime | str = "{{ dag_run.data_interval_end or dag_run.run_after }}",
+        config: str | None = None,
+        metadata_conn_id: str | None = None,
+        timeout: timedelta = timedelta(hours=24),
+        poll_interval: timedelta = timedelta(seconds=5),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.view, self.moment, self.config, self.metadata_conn_id = view, moment, config, metadata_conn_id
         self.timeout, self.poll_interval = timeout, poll_interval
@@ -41,16 +48,23 @@ class FreshnessSensor(BaseOperator):
         if stale:
             log.info("%s is not as fresh as %s yet.", self.view, moment)
             self.defer(
-                trigger=FreshnessTrigger({self.view: moment}, self.config, self.metadata_conn_id,
-                                         self.poll_interval.total_seconds(),
-                                         (datetime.now(UTC) + self.timeout).isoformat()),
-                method_name="resume", kwargs={"moment": moment})
+                trigger=FreshnessTrigger(
+                    {self.view: moment},
+                    self.config,
+                    self.metadata_conn_id,
+                    self.poll_interval.total_seconds(),
+                    (datetime.now(UTC) + self.timeout).isoformat(),
+                ),
+                method_name="resume",
+                kwargs={"moment": moment},
+            )
         return {"view": self.view, "moment": moment}
 
     def resume(self, context: Context, event: dict[str, Any], moment: str) -> dict[str, Any]:
         if event.get("error"):
             raise AirflowFailException(event["error"])
         if event["stale"]:
-            raise AirflowSensorTimeout(f"{self.view} is not as fresh as {moment} after {self.timeout}. Is its DAG "
-                                       f"paused, or does it fail?")
+            raise AirflowSensorTimeout(
+                f"{self.view} is not as fresh as {moment} after {self.timeout}. Is its DAG paused, or does it fail?"
+            )
         return {"view": self.view, "moment": moment}

@@ -1,4 +1,4 @@
-"""Triggers: waiting without a worker's place."""
+"""Triggers: waiting without occupying a worker."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from deferred.errors import DeferredError
 class FreshnessTrigger(BaseTrigger):
     """Fires when each view shows at least the state of its time, or when the deadline has passed."""
 
-    def __init__(self, moments: dict[str, str], config: str | None = None, metadata_conn_id: str | None = None,
-                 poll_seconds: float = 5.0, deadline: str | None = None) -> None:
+    def __init__(
+        self,
+        moments: dict[str, str],
+        config: str | None = None,
+        metadata_conn_id: str | None = None,
+        poll_seconds: float = 5.0,
+        deadline: str | None = None,
+    ) -> None:
         super().__init__()
         self.moments, self.config, self.metadata_conn_id = moments, config, metadata_conn_id
         self.poll_seconds, self.deadline = poll_seconds, deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return "deferred.airflow.triggers.FreshnessTrigger", {
-            "moments": self.moments, "config": self.config, "metadata_conn_id": self.metadata_conn_id,
-            "poll_seconds": self.poll_seconds, "deadline": self.deadline}
+            "moments": self.moments,
+            "config": self.config,
+            "metadata_conn_id": self.metadata_conn_id,
+            "poll_seconds": self.poll_seconds,
+            "deadline": self.deadline,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         while True:
@@ -42,6 +52,6 @@ class FreshnessTrigger(BaseTrigger):
 
 
 def stale_views(moments: dict[str, str], config: str | None, metadata_conn_id: str | None) -> list[str]:
-    """The views that do not show the state of their time yet. Reads the metadata and Delta's logs; no Spark."""
+    """Returns the views that do not show the state of their time yet. Reads the metadata and Delta's logs; no Spark."""
     with opened(config, metadata_conn_id) as warehouse:
         return [view for view, moment in moments.items() if not warehouse.is_fresh(view, moment)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -15,46 +14,59 @@ import pytest
 
 pytest.importorskip("airflow")
 
+from deferred import Warehouse
 from deferred.airflow.local import LocalAirflow
-from deferred.maintenance.warehouse import Warehouse
-from deferred.spark import server
-from tests.airflow.worker import Rows, Worker, worker
+from deferred.maintenance import files
+from deferred.sql.viewfile import load_views
+from tests.conftest import ConnectServer, connected
+
+Rows = list[tuple[Any, ...]]
 
 ROOT = Path(__file__).parents[2]
 DONE = ("success", "failed")
 
 VIEWS = {
     "sales_by_region": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 1) "
-                       "AS SELECT region, SUM(amount) AS total FROM orders GROUP BY region",
+    "AS SELECT region, SUM(amount) AS total FROM orders GROUP BY region",
     "large_orders": "WITH (propagate_every = '40s', refresh_every = '80s', policy = 2) "
-                    "AS SELECT id, amount FROM orders WHERE amount > 10",
+    "AS SELECT id, amount FROM orders WHERE amount > 10",
     "order_details": "WITH (refresh_every = '@daily') "
-                     "AS SELECT o.id, o.amount, r.country FROM orders o JOIN regions r ON o.region = r.region",
+    "AS SELECT o.id, o.amount, r.country FROM orders o JOIN regions r ON o.region = r.region",
     "sales_by_country": "AS SELECT country, SUM(amount) AS total, COUNT(*) AS orders FROM order_details "
-                        "GROUP BY country",
+    "GROUP BY country",
     "large_countries": "AS SELECT country, total FROM sales_by_country WHERE total > 20",
     "orders_by_region": "WITH (refresh_every = '@daily') "
-                        "AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM orders GROUP BY region",
+    "AS SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM orders GROUP BY region",
     "order_amounts": "WITH (propagate_every = '0 3 * * *', refresh_every = '@weekly', policy = 2) "
-                     "AS SELECT o.region, o.amount FROM orders o",
+    "AS SELECT o.region, o.amount FROM orders o",
     "largest_orders": "AS SELECT region, MAX(amount) AS largest FROM orders GROUP BY region",
-    "known_regions": "WITH (target_lag = '1h') AS SELECT DISTINCT region FROM orders",
+    "known_regions": "WITH (target_lag = '1h') AS SELECT DISTINCT region FROM orders_by_region",
 }
+TABLES = {"orders": "id INT, region STRING, amount INT", "regions": "region STRING, country STRING"}
+ROWS = {
+    "orders": "(1, 'north', 10), (2, 'south', 20), (3, 'east', 30)",
+    "regions": "('north', 'NO'), ('south', 'SE'), ('east', 'NO')",
+}
+NOT_CREATED = "known_regions"
+"""The view that its DAG creates."""
+
+PRELOADED = """
+import sys
+if "scheduler" in sys.argv:  # tasks are forked from it, and loading these takes longer than a task of the tests does
+    import deferred.maintenance.warehouse, deltalake, pyspark.sql.connect.session
+"""
 
 
 @dataclass
 class Site:
-    """The project, its warehouse and its Airflow, with what tests ask of them."""
+    """The project, its warehouse and its Airflow, with what the tests need from them."""
 
     airflow: LocalAirflow
     warehouse: Warehouse
-    """For what needs no Spark."""
-    spark: Worker
-    """For what does."""
     folder: Path
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
-        """Start a run the way the form does; answers its id."""
+        """Start a run the way the form does; returns its id."""
         self.unpause(dag)
         made = self.airflow.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"conf": conf or {}, "logical_date": None})
         return str(made["dag_run_id"])
@@ -98,8 +110,9 @@ class Site:
         return "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files)
 
     def logs(self, dag: str, run: str) -> str:
-        return "\n".join(self.log(dag, run, task) for task, state in self.states(dag, run).items()
-                         if state not in (None, "skipped"))
+        return "\n".join(
+            self.log(dag, run, task) for task, state in self.states(dag, run).items() if state not in (None, "skipped")
+        )
 
     def until(self, true: Callable[[], Any], what: str, timeout: float = 300.0, pause: float = 0.5) -> Any:
         deadline = time.monotonic() + timeout
@@ -110,20 +123,22 @@ class Site:
 
     # ---- the warehouse
 
+    def statement(self, sql: str) -> Rows:
+        """Run SQL directly, as any job does, not through the warehouse."""
+        return _rows(self.warehouse.spark.sql(sql))
+
     def insert(self, *rows: tuple[int, str, int]) -> None:
-        """Write to a table as any job does, past the warehouse."""
         listed = ", ".join(f"({i}, '{region}', {amount})" for i, region, amount in rows)
-        self.spark.statement(f"INSERT INTO delta.`{self.folder}/tables/orders` VALUES {listed}")
+        self.statement(f"INSERT INTO delta.`{self.folder}/tables/orders` VALUES {listed}")
 
     def rows(self, view: str) -> Rows:
-        rows: Rows = self.spark.call("read", view)
-        return rows
+        return _rows(self.warehouse.read(view))
 
     def expected(self, sql: str) -> Rows:
-        return self.spark.query(sql)
+        return _rows(self.warehouse.sql(sql))
 
     def verified(self, view: str) -> bool:
-        return bool(self.spark.call("verify", view).holds)
+        return bool(self.warehouse.verify(view).holds)
 
     def record(self, view: str) -> Any:
         return next(v for v in self.warehouse.views() if v.name == view)
@@ -134,7 +149,7 @@ def now() -> str:
 
 
 def make_project(folder: Path) -> Path:
-    """Configuration, view files, and the DAG files of this repository with one of a user's own."""
+    """Configuration, view files, and the DAG files of this repository and one of a user."""
     views = folder / "conf" / "views"
     views.mkdir(parents=True)
     config = folder / "conf" / "deferred.toml"
@@ -147,29 +162,45 @@ def make_project(folder: Path) -> Path:
     return config
 
 
-@pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Everything started: Spark Connect server, tables, views, Airflow.
+def _rows(frame: Any) -> Rows:
+    return sorted(map(tuple, frame.collect()))
 
-    They take minutes of both cores, so they run when they are asked for.
-    """
-    if os.environ.get("DEFERRED_TEST_AIRFLOW") != "1":
-        pytest.skip("the real Airflow is started by `make test-airflow` (DEFERRED_TEST_AIRFLOW=1)")
+
+def fill(warehouse: Warehouse, folder: Path) -> None:
+    """The tables, tracked, and all views but one."""
+    for name, columns in TABLES.items():
+        location = f"{folder}/tables/{name}"
+        warehouse.spark.sql(
+            f"CREATE TABLE delta.`{location}` ({columns}) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        )
+        warehouse.track(name, location)
+        warehouse.spark.sql(f"INSERT INTO delta.`{location}` VALUES {ROWS[name]}")
+    for view in load_views(warehouse.settings.views_folder):
+        if view.name != NOT_CREATED:
+            files.create(warehouse, view)
+
+
+@pytest.fixture(scope="package")
+def site(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Everything started: tables and views on the Spark Connect server, and Airflow."""
     folder = tmp_path_factory.mktemp("airflow")
     config = make_project(folder)
     environment = {
-        "DEFERRED_CONFIG": str(config), "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
+        "DEFERRED_CONFIG": str(config),
+        "DEFERRED_SPARK_REMOTE": server.remote,
+        "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
         "AIRFLOW_CONN_DEFERRED_METADATA": f"sqlite:////{folder}/warehouse/deferred.db",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300"}
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    }
+    (folder / "home" / "config").mkdir(parents=True)
+    (folder / "home" / "config" / "airflow_local_settings.py").write_text(PRELOADED, encoding="utf-8")
     airflow = LocalAirflow(folder / "home", folder / "dags", environment)
-    try:
-        with worker() as spark:
-            spark.prepare(config, folder, ("known_regions",))
-            with airflow, Warehouse.open(config) as warehouse:
-                found = Site(airflow, warehouse, spark, folder)
-                found.until(lambda: airflow.request("GET", "/api/v2/dags?limit=50")["total_entries"] >= len(VIEWS) + 5,
-                            "the DAGs")
-                yield found
-    finally:
-        server.stop(folder / "warehouse")
+    with connected(server.remote) as session, Warehouse.open(config, spark=session) as warehouse:
+        fill(warehouse, folder)
+        with airflow:
+            found = Site(airflow, warehouse, folder)
+            found.until(
+                lambda: airflow.request("GET", "/api/v2/dags?limit=50")["total_entries"] >= len(VIEWS) + 5, "the DAGs"
+            )
+            yield found

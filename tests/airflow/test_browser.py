@@ -15,8 +15,10 @@ from tests.airflow.conftest import ROOT, Site
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow,
-              pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
 IMAGES = ROOT / "docs" / "img"
 DAG = "order_details"
 

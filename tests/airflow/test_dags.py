@@ -1,4 +1,4 @@
-"""The DAG files: what is made of view files, how fast, and with what a mistake is answered. No Airflow runs here."""
+"""The DAG files: what is made of view files, how fast, and which errors mistakes give. No Airflow runs here."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from deferred.airflow.form import Request
 from deferred.airflow.opening import metadata_url
 from deferred.airflow.plugin import operation_page
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError
+from deferred.options import ViewOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,8 +43,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def add(project: Path, name: str, rest: str, comment: str = "") -> None:
-    (project / "conf" / "views" / f"{name}.sql").write_text(f"{comment}CREATE MATERIALIZED VIEW {name} {rest}",
-                                                           encoding="utf-8")
+    (project / "conf" / "views" / f"{name}.sql").write_text(
+        f"{comment}CREATE MATERIALIZED VIEW {name} {rest}", encoding="utf-8"
+    )
 
 
 def dags(project: Path, **options: Any) -> dict[str, Any]:
@@ -52,13 +54,21 @@ def dags(project: Path, **options: Any) -> dict[str, Any]:
 
 def test_parsing_is_quick_and_opens_nothing(project: Path) -> None:
     for number in range(50):
-        add(project, f"view_{number}", f"WITH (propagate_every = '15m', refresh_every = '1h', policy = 2) AS "
-                                       f"SELECT a, SUM(b) AS b FROM t JOIN u USING (k) WHERE a <> {number} GROUP BY a")
+        add(
+            project,
+            f"view_{number}",
+            f"WITH (propagate_every = '15m', refresh_every = '1h', policy = 2) AS "
+            f"SELECT a, SUM(b) AS b FROM t JOIN u USING (k) WHERE a <> {number} GROUP BY a",
+        )
     files = [str(ROOT / "dags" / name) for name in ("views.py", "refresh.py", "sync.py")]
-    environment = {**os.environ, "DEFERRED_CONFIG": str(project / "conf" / "deferred.toml"),
-                   "AIRFLOW_HOME": str(project / "home")}
-    done = subprocess.run([sys.executable, "-c", PARSE, *files], env=environment, capture_output=True, text=True,
-                          check=True)
+    environment = {
+        **os.environ,
+        "DEFERRED_CONFIG": str(project / "conf" / "deferred.toml"),
+        "AIRFLOW_HOME": str(project / "home"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, *files], env=environment, capture_output=True, text=True, check=True
+    )
     count, seconds, *loaded = done.stdout.strip().splitlines()[-1].split()
     assert int(count) == 52
     assert loaded == []
@@ -78,8 +88,12 @@ def test_the_example_views_of_this_project() -> None:
 
 
 def test_a_view_has_docs_tags_and_an_owner(project: Path) -> None:
-    add(project, "v", "COMMENT 'What it is.' WITH (refresh_every = '@daily') AS SELECT a FROM t",
-        "-- Some rows.\n-- owner: marketing\n-- tags: retail, daily\n")
+    add(
+        project,
+        "v",
+        "COMMENT 'What it is.' WITH (refresh_every = '@daily') AS SELECT a FROM t",
+        "-- Some rows.\n-- owner: marketing\n-- tags: retail, daily\n",
+    )
     (project / "warehouse" / "explain").mkdir(parents=True)
     (project / "warehouse" / "explain" / "v.txt").write_text("Plan: Scan t", encoding="utf-8")
     dag = dags(project)["v"]
@@ -113,7 +127,8 @@ def test_pools_bound_the_spark_sessions(project: Path) -> None:
 def test_nothing_secret_is_in_a_dag(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "hush-hush")
     (project / "conf" / "deferred.toml").write_text(
-        '[warehouse]\nmetadata_url = "postgresql://me:${DATABASE_PASSWORD}@host/db"\n', encoding="utf-8")
+        '[warehouse]\nmetadata_url = "postgresql://me:${DATABASE_PASSWORD}@host/db"\n', encoding="utf-8"
+    )
     add(project, "v", "AS SELECT a FROM t")
     dag = dags(project)["v"]
     for task in dag.tasks:
@@ -127,34 +142,37 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("text", "moment", "tick"), [
-    ("15m", "2026-01-01T10:59", "2026-01-01T10:45"),
-    ("1h", "2026-01-01T10:00", "2026-01-01T10:00"),
-    ("30 6 * * *", "2026-01-02T06:29", "2026-01-01T06:30"),
-    ("@weekly", "2026-01-07T00:00", "2026-01-04T00:00"),
-])
+@pytest.mark.parametrize(
+    ("text", "moment", "tick"),
+    [
+        ("15m", "2026-01-01T10:59", "2026-01-01T10:45"),
+        ("1h", "2026-01-01T10:00", "2026-01-01T10:00"),
+        ("30 6 * * *", "2026-01-02T06:29", "2026-01-01T06:30"),
+        ("@weekly", "2026-01-07T00:00", "2026-01-04T00:00"),
+    ],
+)
 def test_ticks(text: str, moment: str, tick: str) -> None:
     assert cadence(text).last(at(moment)) == at(tick)
 
 
 def test_policies_become_schedules() -> None:
-    both = schedule({"propagate_every": "1h", "refresh_every": "24h", "policy": 2})
+    both = schedule(ViewOptions(propagate_every="1h", refresh_every="24h", policy=2))
     assert str(both) == "propagate every 1h, partial_refresh every 24h"
     assert both.refresh_due(at("2026-01-01T23:00"), at("2026-01-02T00:00"))
     assert both.refresh_due(at("2026-01-01T20:00"), at("2026-01-02T03:00")), "the tick at midnight was missed"
     assert not both.refresh_due(at("2026-01-02T00:00"), at("2026-01-02T03:00"))
-    lag = schedule({"target_lag": "1h"})
+    lag = schedule(ViewOptions(target_lag="1h"))
     assert lag.runs is not None
     assert lag.runs.every == timedelta(minutes=30)
-    quick = schedule({"propagate_every": "1h", "refresh_every": "10m", "policy": 1})
+    quick = schedule(ViewOptions(propagate_every="1h", refresh_every="10m", policy=1))
     assert quick.runs is not None
     assert quick.runs.every == timedelta(minutes=10)
-    assert schedule({"propagate_every": "1h", "refresh_every": "1d", "scenario": "base_log"}).runs is not None
-    only = schedule({"propagate_every": "1h"})
+    assert schedule(ViewOptions(propagate_every="1h", refresh_every="1d", scenario="base_log")).runs is not None
+    only = schedule(ViewOptions(propagate_every="1h"))
     assert not only.refresh_due(None, at("2026-01-02T03:00"))
 
 
-def test_a_timetable_of_ones_own(project: Path) -> None:
+def test_a_custom_timetable(project: Path) -> None:
     from airflow.sdk import CronTriggerTimetable
 
     mine = CronTriggerTimetable("0 9 * * 1-5", timezone="UTC")
@@ -163,7 +181,7 @@ def test_a_timetable_of_ones_own(project: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"v\.sql: There is no timetable @workdays"):
         dags(project)
     with pytest.raises(ConfigurationError, match="leave propagate_every out"):
-        schedule({"propagate_every": "1h", "refresh_every": "@mine"}, {"mine": mine})
+        schedule(ViewOptions(propagate_every="1h", refresh_every="@mine"), {"mine": mine})
     with pytest.raises(ConfigurationError, match="not a cron expression"):
         cadence("99 * * * *")
 
@@ -171,15 +189,18 @@ def test_a_timetable_of_ones_own(project: Path) -> None:
 # ---- the form
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"action": "drop"}, "it is one of refresh, propagate"),
-    ({"action": "verify", "until": "2026-01-01"}, "not with verify"),
-    ({"action": "partial_refresh", "full": True}, "not with partial_refresh"),
-    ({"action": "refresh", "until": "soon"}, "until cannot be read"),
-    ({"action": "refresh", "until": "2999-01-01"}, "has not come yet"),
-    ({"action": "replay"}, "replay needs until"),
-])
-def test_what_does_not_go_together_is_refused(values: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"action": "drop"}, "action must be one of refresh, propagate"),
+        ({"action": "verify", "until": "2026-01-01"}, "not with verify"),
+        ({"action": "partial_refresh", "full": True}, "not with partial_refresh"),
+        ({"action": "refresh", "until": "soon"}, "until cannot be read"),
+        ({"action": "refresh", "until": "2999-01-01"}, "is in the future"),
+        ({"action": "replay"}, "replay needs until"),
+    ],
+)
+def test_values_that_cannot_be_combined_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         Request.read(values)
 
@@ -187,8 +208,9 @@ def test_what_does_not_go_together_is_refused(values: dict[str, Any], message: s
 def test_a_connection_names_the_metadata_database() -> None:
     from airflow.sdk import Connection
 
-    postgres = Connection(conn_id="c", conn_type="postgres", login="me", password="p@ss/word", host="db", port=5433,
-                          schema="d")
+    postgres = Connection(
+        conn_id="c", conn_type="postgres", login="me", password="p@ss/word", host="db", port=5433, schema="d"
+    )
     assert metadata_url(postgres) == "postgresql://me:p%40ss%2Fword@db:5433/d"
     assert metadata_url(Connection(conn_id="c", conn_type="sqlite", host="/tmp/x.db")) == "sqlite:////tmp/x.db"
 
@@ -208,8 +230,10 @@ def test_errors_of_the_engine_in_airflows_terms() -> None:
     from deferred.errors import LeaseHeldError, LogLostError, SparkFailure
 
     def raised(error: DeferredError, since: datetime) -> type[BaseException]:
-        with pytest.raises(Exception, match="what happened") as found, \
-                explained(logging.getLogger("t"), since, timedelta(hours=1)):
+        with (
+            pytest.raises(Exception, match="what happened") as found,
+            explained(logging.getLogger("t"), since, timedelta(hours=1)),
+        ):
             raise error
         return found.type
 

@@ -15,22 +15,24 @@ from typing import Any
 
 import pytest
 
-from deferred.log.history import DeltaLog
+from deferred.log.delta_log import DeltaLog
 from deferred.log.lease import lease
 from deferred.metadata import Cut
 from tests.airflow.conftest import DONE, VIEWS, Site, now
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
-POLICIES = {"sales_by_region": ({"plan", "propagate"}, {"plan", "refresh"}),
-            "large_orders": ({"plan", "propagate"}, {"plan", "propagate", "partial_refresh"})}
+POLICIES = {
+    "sales_by_region": ({"plan", "propagate"}, {"plan", "refresh"}),
+    "large_orders": ({"plan", "propagate"}, {"plan", "propagate", "partial_refresh"}),
+}
 """The views with a clock of their own, and the two kinds of runs that their policies make."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def scheduled(site: Site) -> Iterator[threading.Thread]:
-    """Those views run while the other tests do, until each has had both kinds of runs; the last test looks at them."""
+    """Scheduled views run during the other tests, until each has had both kinds of runs; the last test checks them."""
     site.insert((100, "north", 100))
     inserted = datetime.now(UTC)
     for dag in POLICIES:
@@ -48,9 +50,13 @@ def _pause_when_seen(site: Site, since: datetime, stopped: threading.Event) -> N
     waiting = dict(POLICIES)
     while waiting and not stopped.wait(5):
         for dag, kinds in list(waiting.items()):
-            seen = [{t for t, state in site.states(dag, r["dag_run_id"]).items() if state == "success"}
-                    for r in site.all_runs(dag) if r["run_type"] == "scheduled" and r["state"] == "success"
-                    and datetime.fromisoformat(r["data_interval_end"]) > since]
+            seen = [
+                {t for t, state in site.states(dag, r["dag_run_id"]).items() if state == "success"}
+                for r in site.all_runs(dag)
+                if r["run_type"] == "scheduled"
+                and r["state"] == "success"
+                and datetime.fromisoformat(r["data_interval_end"]) > since
+            ]
             if all(kind in seen for kind in kinds):
                 site.pause(dag)
                 del waiting[dag]
@@ -72,15 +78,19 @@ def test_all_dags_are_there(site: Site) -> None:
 
 
 def test_each_action_of_the_form(site: Site) -> None:
-    site.spark.call("refresh", "order_amounts")
+    site.warehouse.refresh("order_amounts")
     before = now()
     site.insert((200, "north", 1), (201, "south", 2))
     between = now()
     site.insert((202, "east", 3))
     asked = [
-        {"action": "propagate", "until": between}, {"action": "partial_refresh"}, {"action": "verify"},
-        {"action": "refresh", "full": True}, {"action": "rebuild"}, {"action": "refresh"},
-        {"action": "replay", "until": before}, {"action": "replay", "until": now(), "history": "changes"},
+        {"action": "propagate", "until": between},
+        {"action": "partial_refresh"},
+        {"action": "verify"},
+        {"action": "refresh", "full": True},
+        {"action": "rebuild"},
+        {"action": "refresh"},
+        {"action": "replay", "until": before},
     ]
     runs = []
     for conf in asked:
@@ -102,8 +112,8 @@ def test_each_action_of_the_form(site: Site) -> None:
     assert done[5]["state"] == "nothing"
     assert all(d["requested_by"].startswith("admin (order_amounts, manual__") for d in done if "requested_by" in d)
     assert site.rows("order_amounts") == site.expected("SELECT region, amount FROM orders")
-    replayed = site.spark.call("read_history", "order_amounts")
-    assert len(replayed) == done[6]["rows_inserted"] > 0
+    replayed = site.warehouse.read_history("order_amounts")
+    assert replayed.count() == done[6]["rows_inserted"] > 0
     log = site.log("order_amounts", runs[0], "propagate")
     assert "compute: " in log
     assert "2 inserted" in log
@@ -118,7 +128,7 @@ def test_a_bad_value_is_refused_before_a_run_exists(site: Site, conf: dict[str, 
     assert len(site.all_runs("order_amounts")) == runs
 
 
-def test_values_that_do_not_go_together_are_refused_before_anything_runs(site: Site) -> None:
+def test_values_that_cannot_be_combined_are_refused_before_anything_runs(site: Site) -> None:
     run = site.trigger("order_amounts", {"action": "rebuild", "until": now()})
     picked = site.trigger("deferred_refresh", {"views": ["known_regions"]})
     assert site.wait("order_amounts", run) == "failed"
@@ -126,18 +136,22 @@ def test_values_that_do_not_go_together_are_refused_before_anything_runs(site: S
     assert {state for task, state in site.states("order_amounts", run).items() if task != "plan"} == {"upstream_failed"}
     log = site.log("order_amounts", run, "plan")
     first = next(line for line in log.splitlines() if '"level":"error"' in line)
-    assert "until goes with refresh, propagate, replay, not with rebuild" in first
+    assert "until works with refresh, propagate, replay, not with rebuild" in first
     assert site.wait("deferred_refresh", picked) == "failed"
-    assert "These views are not created yet: known_regions" in site.log("deferred_refresh", picked, "plan")
+    assert "These views do not exist yet: known_regions" in site.log("deferred_refresh", picked, "plan")
 
 
-def test_a_view_that_is_not_there_is_created(site: Site) -> None:
+def test_a_view_that_is_not_there_waits_for_what_it_reads_and_is_created(site: Site) -> None:
+    read, views = site.record("orders_by_region"), site.warehouse._context.metadata.views
+    views.update(read.id, state="broken", problem="The log of orders is lost.")  # so that it shows nothing of use
     site.unpause("known_regions")  # the last interval is over, so a run begins at once
-    site.until(lambda: any(v.name == "known_regions" for v in site.warehouse.views()), "the view")
-    run = site.all_runs("known_regions")[0]["dag_run_id"]
-    assert site.wait("known_regions", run) == "success"
+    run = site.until(lambda: site.all_runs("known_regions"), "the run")[0]["dag_run_id"]
+    site.until(lambda: site.task("known_regions", run, "plan")["state"] == "deferred", "the wait for orders_by_region")
+    views.update(read.id, state="active", problem=None)
+    assert site.wait("known_regions", run) == "success", site.logs("known_regions", run)
+    site.pause("known_regions")
     assert site.states("known_regions", run)["create"] == "success"
-    assert site.rows("known_regions") == site.expected("SELECT DISTINCT region FROM orders")
+    assert site.rows("known_regions") == site.expected("SELECT DISTINCT region FROM orders_by_region")
 
 
 # ---- Assets
@@ -153,7 +167,8 @@ def test_a_chain_of_three_views(site: Site) -> None:
     assert site.all_runs("sales_by_country")[0]["run_type"] == "asset_triggered"
     joined = "orders o JOIN regions r ON o.region = r.region"
     assert site.rows("large_countries") == site.expected(
-        f"SELECT country, SUM(amount) AS total FROM {joined} GROUP BY country HAVING SUM(amount) > 20")
+        f"SELECT country, SUM(amount) AS total FROM {joined} GROUP BY country HAVING SUM(amount) > 20"
+    )
     events = site.airflow.request("GET", "/api/v2/assets/events?source_dag_id=order_details")["asset_events"]
     assert any(event["extra"]["rows_inserted"] >= 1 for event in events)
 
@@ -185,7 +200,7 @@ def test_several_views_at_once(site: Site) -> None:
     assert any(total >= 800 for country, total, _ in site.rows("sales_by_country") if country == "SE")
 
 
-# ---- operators of one's own DAGs
+# ---- operators in users' DAGs
 
 
 def test_every_operator_with_a_connection(site: Site) -> None:
@@ -212,43 +227,54 @@ def test_the_sensor_waits_in_the_triggerer(site: Site) -> None:
     run = site.trigger("waiting")
     site.until(lambda: site.task("waiting", run, "wait")["state"] in ("deferred", "failed"), "the sensor")
     assert site.task("waiting", run, "wait")["state"] == "deferred", site.logs("waiting", run)
-    site.spark.call("refresh", "order_amounts")
+    site.warehouse.refresh("order_amounts")
     assert site.wait("waiting", run) == "success"
 
 
 # ---- backfills
 
 
+DAYS = 3
+"""How many steps a backfill has here."""
+
+
 def test_a_backfill_steps_through_history_twice(site: Site) -> None:
     view, begin = "orders_by_region", datetime(2026, 1, 5, tzinfo=UTC)
     site.unpause(view)  # Airflow runs no backfill of a paused DAG; the last interval's own run comes first
     site.until(lambda: any(r["state"] == "success" for r in site.all_runs(view)), "the scheduled run")
-    site.spark.call("refresh", view)
-    for step in range(5):
+    site.warehouse.refresh(view)
+    for step in range(DAYS):
         site.insert((700 + step, "north", 7 * step))
     _move_into_the_past(site, view, begin)
-    versions = [c.version for c in site.warehouse.commits("orders")][-5:]
+    versions = [c.version for c in site.warehouse.commits("orders")][-DAYS:]
     first = DeltaLog(site.record(view).location + "/mv").version
-    _backfill(site, view, begin)
+    _backfill(site, view, begin, DAYS)
     runs = sorted((r for r in site.all_runs(view) if r["run_type"] == "backfill"), key=lambda r: r["logical_date"])
-    assert [r["state"] for r in runs] == ["success"] * 5
+    assert [r["state"] for r in runs] == ["success"] * DAYS
     for step, (run, version) in enumerate(zip(runs, versions, strict=True)):
         done = site.xcom(view, run["dag_run_id"], "refresh")
         end = begin + timedelta(days=step + 1)
         assert done["to_cut"] == {"timestamp": end.isoformat(), "versions": {"orders": version}}
         shown = f"delta.`{site.record(view).location}/mv` VERSION AS OF {first + step + 1}"
         past = f"delta.`{site.folder}/tables/orders` VERSION AS OF {version}"
-        assert site.spark.statement(f"SELECT region, orders, total FROM {shown}") == site.spark.statement(
-            f"SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM {past} GROUP BY region"), end
+        assert site.statement(f"SELECT region, orders, total FROM {shown}") == site.statement(
+            f"SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM {past} GROUP BY region"
+        ), end
     last = DeltaLog(site.record(view).location + "/mv").version
-    assert last == first + 5, "one commit a step"
-    _backfill(site, view, begin, "--reprocess-behavior", "completed")
+    assert last == first + DAYS, "one commit per step"
+    _backfill(site, view, begin, DAYS, "--reprocess-behavior", "completed")
     assert DeltaLog(site.record(view).location + "/mv").version == last, "the second time changes nothing"
     assert site.verified(view)
+    _backfill(site, view, begin - timedelta(days=1), 1, "--dag-run-conf", '{"action": "replay"}')
+    assert DeltaLog(site.record(view).location + "/mv").version == last, "a replay leaves the view alone"
+    past = f"delta.`{site.folder}/tables/orders` VERSION AS OF {versions[0] - 1}"
+    assert sorted(map(tuple, site.warehouse.read_history(view).drop("_as_of").collect())) == site.statement(
+        f"SELECT region, COUNT(*) AS orders, SUM(amount) AS total FROM {past} GROUP BY region"
+    )
 
 
 def _move_into_the_past(site: Site, view: str, begin: datetime) -> None:
-    """Write into the ledger that the last five commits were made at noon of five days, and all others before."""
+    """Write into the ledger that the last commits were made at noon of one day each, and all others before."""
     site.warehouse.sync()
     metadata = site.warehouse._context.metadata
     orders, record = metadata.tables.get("orders"), site.record(view)
@@ -256,19 +282,34 @@ def _move_into_the_past(site: Site, view: str, begin: datetime) -> None:
     metadata.ledger.prune(orders.id, 1_000_000)
     noon = timedelta(hours=12)
     metadata.ledger.append(
-        [replace(e, timestamp=begin - timedelta(hours=len(entries) - i)) for i, e in enumerate(entries[:-5])]
-        + [replace(e, timestamp=begin + noon + timedelta(days=i)) for i, e in enumerate(entries[-5:])])
+        [replace(e, timestamp=begin - timedelta(hours=len(entries) - i)) for i, e in enumerate(entries[:-DAYS])]
+        + [replace(e, timestamp=begin + noon + timedelta(days=i)) for i, e in enumerate(entries[-DAYS:])]
+    )
     past = Cut(begin, record.propagated.versions)
-    assert past.versions[orders.id] == entries[-6].version
+    assert past.versions[orders.id] == entries[-DAYS - 1].version
     metadata.views.update(record.id, shown=past, propagated=past)
 
 
-def _backfill(site: Site, view: str, begin: datetime, *more: str) -> None:
+def _backfill(site: Site, view: str, begin: datetime, days: int, *more: str) -> None:
     # Airflow may run ten steps of a backfill at once; ours wait for one another.
-    site.airflow.run("backfill", "create", "--dag-id", view, "--from-date", begin.isoformat(), "--to-date",
-                     (begin + timedelta(days=4)).isoformat(), *more)
-    site.until(lambda: all(b["completed_at"] for b in site.airflow.request(
-        "GET", f"/api/v2/backfills?dag_id={view}")["backfills"]), "the backfill", 600)
+    site.airflow.run(
+        "backfill",
+        "create",
+        "--dag-id",
+        view,
+        "--from-date",
+        begin.isoformat(),
+        "--to-date",
+        (begin + timedelta(days=days - 1)).isoformat(),
+        *more,
+    )
+    site.until(
+        lambda: all(
+            b["completed_at"] for b in site.airflow.request("GET", f"/api/v2/backfills?dag_id={view}")["backfills"]
+        ),
+        "the backfill",
+        600,
+    )
 
 
 # ---- what goes wrong
@@ -281,7 +322,7 @@ def test_a_killed_task_is_tried_again(site: Site) -> None:
     for name in (f"propagate:{view.id}", f"refresh:{view.id}"):
         holder = site.until(lambda name=name: site.warehouse._context.metadata.leases.holder(name), name, pause=0.02)
         time.sleep(0.3)  # in the middle of it
-        os.kill(int(holder.owner.split(":")[1]), signal.SIGKILL)
+        os.kill(int(holder.owner.rsplit(":", 3)[1]), signal.SIGKILL)
     assert site.wait("order_details", run) == "success", site.logs("order_details", run)
     assert site.task("order_details", run, "refresh")["try_number"] >= 2
     assert site.verified("order_details")
@@ -299,8 +340,9 @@ def test_a_lease_makes_a_task_wait_and_not_fail(site: Site) -> None:
 
 
 def test_a_lost_log_fails_once_and_says_what_to_do(site: Site) -> None:
-    site.warehouse._context.metadata.views.update(site.record("largest_orders").id, state="broken",
-                                                  problem="The log of orders from version 3 to 5 is lost.")
+    site.warehouse._context.metadata.views.update(
+        site.record("largest_orders").id, state="broken", problem="The log of orders from version 3 to 5 is lost."
+    )
     run = site.trigger("largest_orders", {"action": "refresh"})
     assert site.wait("largest_orders", run) == "failed"
     assert site.task("largest_orders", run, "refresh")["try_number"] == 1, "retries cannot help"

@@ -1,0 +1,128 @@
+"""What all commands share: the application, the configuration file, opening the warehouse, work on several views.
+
+Commands compute within `opened()` and print after it. Within, standard output is hidden, so that what Spark
+itself writes there is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deferred import __version__, terminal
+from deferred.config import DEFAULT_FILE, Settings, parse_timestamp
+from deferred.errors import DeferredError
+
+if TYPE_CHECKING:
+    from deferred.maintenance.warehouse import Warehouse
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Materialized views on Spark and Delta Lake, kept up to date incrementally.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False)]
+ViewNames = Annotated[list[str] | None, typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
+Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]
+Limit = Annotated[int, typer.Option(min=0, help="Show at most this many rows; 0 shows all.")]
+
+
+@dataclass
+class Invocation:
+    """What the command line says for all commands."""
+
+    config: Path | None = None
+
+
+invocation = Invocation()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        terminal.say(f"deferred {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    config: Annotated[
+        Path | None,
+        typer.Option(help=f"The configuration file. [default: DEFERRED_CONFIG, or {DEFAULT_FILE}]", show_default=False),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    invocation.config = config
+
+
+def settings() -> Settings:
+    """The settings that hold for this command."""
+    return Settings.resolve(invocation.config)
+
+
+@contextmanager
+def opened(doing: str = "") -> Iterator[Warehouse]:
+    """The warehouse of the configuration, which must exist already. Nothing may be printed within the block."""
+    from deferred.maintenance.warehouse import Warehouse
+    from deferred.metadata import Metadata
+
+    Metadata.open(settings().metadata_url).close()
+    requested_by = os.environ.get("DEFERRED_REQUESTED_BY") or "command line"
+    with terminal.quiet(doing), Warehouse.open(invocation.config, requested_by=requested_by) as warehouse:
+        yield warehouse
+
+
+def check_moments(**moments: str | None) -> None:
+    """Refuse a timestamp that cannot be read before anything starts."""
+    for name, moment in moments.items():
+        if moment is not None:
+            parse_timestamp(moment, f"--{name}")
+
+
+def view_names(warehouse: Warehouse, views: list[str] | None, every: bool) -> list[str]:
+    """Returns the views that a command is to work on, each once; with `every`, each after those that it reads."""
+    if every:
+        # A view is created after those that it reads, so its id is greater.
+        return [view.name for view in sorted(warehouse.views(), key=lambda view: view.id)]
+    if not views:
+        raise typer.BadParameter("Name one or more views, or use --all.")
+    return list(dict.fromkeys(views))
+
+
+def each(views: Sequence[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, DeferredError]]:
+    """Returns the results and the failures of some work on every view; the failure of a single view is raised."""
+    done: list[Any] = []
+    failed: dict[str, DeferredError] = {}
+    for view in views:
+        try:
+            done.append(work(view))
+        except DeferredError as error:
+            if len(views) == 1:
+                raise
+            failed[view] = error
+    return done, failed
+
+
+def errors_of(failed: dict[str, DeferredError]) -> dict[str, Any]:
+    """Returns the part of a JSON document that says which views failed and why; nothing when none failed."""
+    return {"errors": {view: terminal.problem(error) for view, error in failed.items()}} if failed else {}
+
+
+def exit_with(failed: dict[str, DeferredError]) -> None:
+    """Say which views failed and why, and exit with 1 if any did."""
+    for view, error in failed.items():
+        terminal.complain(f"{view}: {error}")
+    if failed:
+        raise typer.Exit(1)

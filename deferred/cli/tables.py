@@ -1,0 +1,156 @@
+"""Commands on the warehouse itself and its base tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from deferred import failpoints, terminal
+from deferred.cli.common import Json, Limit, Until, app, check_moments, invocation, opened
+from deferred.config import DEFAULT_FILE
+from deferred.errors import InvalidInputError
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder of the project.")] = Path(), as_json: Json = False
+) -> None:
+    """Create a project: conf/deferred.toml, the warehouse folder, the metadata database."""
+    from deferred import demo
+    from deferred.maintenance.warehouse import Warehouse
+    from deferred.metadata import Metadata
+
+    file = invocation.config or (Path(os.environ["DEFERRED_CONFIG"]) if os.environ.get("DEFERRED_CONFIG") else None)
+    if file is None:
+        file = folder / DEFAULT_FILE
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            failpoints.reached("configuration file")
+            draft = file.with_suffix(".new")  # a copy that is interrupted must not be taken for the file
+            shutil.copyfile(demo.examples() / "deferred.toml", draft)
+            draft.replace(file)
+    with Warehouse.open(file) as warehouse:
+        settings = warehouse.settings
+    failpoints.reached("folder of views")
+    settings.views_folder.mkdir(parents=True, exist_ok=True)
+    with Metadata.open(settings.metadata_url) as metadata:
+        answer = {
+            "config": str(file),
+            "warehouse": settings.path,
+            "metadata": metadata.url,
+            "views": str(settings.views_folder),
+        }
+    terminal.answer(answer, as_json, lambda: terminal.pairs("The warehouse is ready.", answer))
+
+
+class _Track(TyperCommand):
+    """Its help lists the kinds of logs; they are looked up only then, since the import takes longer than the help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from deferred.log.sources import options
+
+        (log,) = (option for option in self.params if option.name == "log")
+        log.help = "; ".join(f"{name}: {source.summary}" for name, source in options().items()) + "."  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_Track)
+def track(
+    name: Annotated[str, typer.Argument(help="The name that views use.")],
+    location: Annotated[str, typer.Argument(help="Path of the Delta table, or its name in Spark's catalog.")],
+    key: Annotated[list[str] | None, typer.Option(help="A column of the key; repeat it, or write a,b.")] = None,
+    references: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--references", metavar="COLUMN=TABLE.COLUMN", help="A column that refers to a column of another table."
+        ),
+    ] = None,
+    log: Annotated[str, typer.Option(help="Where its changes come from.")] = "feed",
+    as_json: Json = False,
+) -> None:
+    """Track a Delta table, so that views can read it."""
+    keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
+    with opened(f"Tracking {name}") as warehouse:
+        record = warehouse.track(name, location, keys or None, _references(references or []) or None, log)
+    terminal.answer(
+        {"table": record}, as_json, lambda: terminal.say(f"Table {record.name} is tracked: {record.location}.")
+    )
+
+
+@app.command()
+def untrack(name: Annotated[str, typer.Argument(help="A tracked table.")], as_json: Json = False) -> None:
+    """Stop tracking a table that no view reads; the table itself stays."""
+    with opened() as warehouse:
+        warehouse.untrack(name)
+    terminal.answer({"untracked": name}, as_json, lambda: terminal.say(f"Table {name} is no longer tracked."))
+
+
+@app.command()
+def sync(as_json: Json = False) -> None:
+    """Find new commits of the tracked tables."""
+    with opened("Reading the logs") as warehouse:
+        found = warehouse.sync()
+    terminal.answer({"commits": found}, as_json, lambda: terminal.say(f"{terminal.plural(found, 'new commit')}."))
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="A query, or INSERT, UPDATE, DELETE, MERGE.")],
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Run SQL on tracked tables and views by their names; a change is a transaction."""
+    with opened("Running the statement") as warehouse:
+        found = warehouse.sql(statement)
+        rows = None if found is None else terminal.Rows.of(found, limit)
+    if rows is None:
+        terminal.answer({"committed": True}, as_json, lambda: terminal.say("Done."))
+    else:
+        terminal.answer(rows.document(), as_json, rows.show)
+
+
+@app.command()
+def log(
+    table: Annotated[str, typer.Argument(help="A tracked table.")],
+    since: Annotated[str | None, typer.Option(help="From this moment; since tracking by default.")] = None,
+    until: Until = None,
+    counts: Annotated[bool, typer.Option("--counts", help="Only the commits, without starting Spark.")] = False,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Show the net log of a table: the rows deleted (▼) and inserted (▲)."""
+    check_moments(since=since, until=until)
+    if counts:
+        with opened() as warehouse:
+            commits = warehouse.commits(table, since, until)
+        terminal.answer(
+            {"table": table, "commits": commits},
+            as_json,
+            lambda: terminal.table(
+                f"Commits of {table}",
+                ("version", "time", "operation", "transaction"),
+                [(c.version, terminal.moment(c.timestamp), c.operation, c.transaction_id) for c in commits],
+            ),
+        )
+        return
+    with opened(f"Reading the log of {table}") as warehouse:
+        rows = terminal.Rows.of(warehouse.log(table, since, until), limit)
+    terminal.answer(
+        {"table": table, **rows.document()}, as_json, lambda: rows.signed("▼", "▲").show(f"Net log of {table}")
+    )
+
+
+def _references(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        column, _, target = text.partition("=")
+        if not column.strip() or "." not in target:
+            raise InvalidInputError(f"--references {text}: Write COLUMN=TABLE.COLUMN, such as custId=customer.custId.")
+        found[column.strip()] = target.strip()
+    return found

@@ -1,0 +1,89 @@
+"""Commands that define views: create, drop, apply."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deferred import terminal
+from deferred.cli.common import Json, ViewName, app, errors_of, exit_with, opened, settings
+from deferred.errors import DeferredError
+from deferred.options import REFRESH_POLICIES, SCENARIOS
+
+
+@app.command()
+def create(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A view file, or the name of one in the views folder, or of a new view with its query.",
+        ),
+    ],
+    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="SELECT …", show_default=False)] = None,
+    scenario: Annotated[str | None, typer.Option(help=f"One of {', '.join(SCENARIOS)}.")] = None,
+    refresh_policy: Annotated[str | None, typer.Option(help=f"One of {', '.join(REFRESH_POLICIES)}.")] = None,
+    propagate_every: Annotated[str | None, typer.Option(help="Such as 1h.")] = None,
+    refresh_every: Annotated[str | None, typer.Option(help="Such as 24h.")] = None,
+    policy: Annotated[
+        int | None, typer.Option(help="What is done every refresh_every: 1 (refresh) or 2 (partial_refresh).")
+    ] = None,
+    target_lag: Annotated[str | None, typer.Option(help="Such as 30m.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Create a materialized view and fill it."""
+    from deferred.maintenance import files
+    from deferred.sql.viewfile import ViewFile
+
+    given = {
+        "scenario": scenario,
+        "refresh_policy": refresh_policy,
+        "propagate_every": propagate_every,
+        "refresh_every": refresh_every,
+        "policy": policy,
+        "target_lag": target_lag,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if query is not None:
+        view = ViewFile(source, query).stating(options)
+    else:
+        view = files.find(source, settings().views_folder, options)
+    with opened(f"Creating {view.name}") as warehouse:
+        outcome = files.create(warehouse, view)
+    terminal.answer(
+        {"view": view.name, "outcome": outcome}, as_json, lambda: terminal.say(f"View {view.name}: {outcome}.")
+    )
+
+
+@app.command()
+def drop(name: ViewName, as_json: Json = False) -> None:
+    """Remove a view and its tables."""
+    with opened(f"Dropping {name}") as warehouse:
+        warehouse.drop_view(name)
+    terminal.answer({"dropped": name}, as_json, lambda: terminal.say(f"View {name} was dropped."))
+
+
+@app.command()
+def apply(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Create the views of the views folder that do not exist yet."""
+    from deferred.maintenance import files
+    from deferred.sql.viewfile import load_views
+
+    outcomes: dict[str, str] = {}
+    failed: dict[str, DeferredError] = {}
+    with opened("Creating views") as warehouse:
+        for view in load_views(warehouse.settings.views_folder):
+            try:
+                outcomes[view.name] = files.apply(warehouse, view, dry_run)
+            except DeferredError as error:
+                outcomes[view.name], failed[view.name] = "failed", error
+    terminal.answer(
+        {"views": outcomes, **errors_of(failed)},
+        as_json,
+        lambda: terminal.table(None, ("view", "outcome"), list(outcomes.items())),
+    )
+    exit_with(failed)

@@ -1,0 +1,93 @@
+"""The options of a view: which there are, their defaults, and which values each may have. Everyone asks here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from deferred.config import parse_cadence, parse_duration
+from deferred.errors import InvalidInputError, nearest, not_one_of
+
+SCENARIOS = ("immediate", "base_log", "differential", "combined")
+REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How a view is maintained and how often. An object of this class is valid: every value is checked when it is made.
+
+    scenario: which of the paper's four invariants holds between the view and its tables.
+    refresh_policy: whether changes are computed incrementally, by recomputation, or whichever costs less (auto).
+    propagate_every, refresh_every: a duration, five cron fields, or a name such as @daily.
+    policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
+    target_lag: how old the rows that people read may become; the schedule follows from it.
+
+    >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
+    2
+    >>> ViewOptions(scenario="eager")
+    Traceback (most recent call last):
+    deferred.errors.InvalidInputError: scenario must be one of immediate, base_log, differential, combined, not 'eager'.
+    """
+
+    scenario: str = "combined"
+    refresh_policy: str = "auto"
+    propagate_every: str | None = None
+    refresh_every: str | None = None
+    policy: int = 1
+    target_lag: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_dict().items():
+            check_option(name, value)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> ViewOptions:
+        """The options that a mapping names, the others by default.
+
+        >>> ViewOptions.of({"scenari": "combined"})
+        Traceback (most recent call last):
+        deferred.errors.InvalidInputError: There is no option scenari; did you mean scenario?
+        """
+        return cls().replaced(**given)
+
+    def replaced(self, **given: Any) -> ViewOptions:
+        """The same options with some of them replaced."""
+        for name in given:
+            check_name(name)
+        return replace(self, **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every option by its name, as `Warehouse.create_view` takes them."""
+        return asdict(self)
+
+
+OPTION_NAMES = tuple(field.name for field in fields(ViewOptions))
+_DEFAULTS = {field.name: field.default for field in fields(ViewOptions)}
+_CHOICES: Mapping[str, tuple[Any, ...]] = {"scenario": SCENARIOS, "refresh_policy": REFRESH_POLICIES, "policy": (1, 2)}
+
+
+def check_name(name: str) -> None:
+    """Refuse an option that does not exist, with the nearest one that does."""
+    if name not in OPTION_NAMES:
+        raise InvalidInputError(f"There is no option {name}{nearest(name, OPTION_NAMES)}")
+
+
+def check_option(name: str, value: Any) -> None:
+    """Refuse a value that an option cannot have.
+
+    >>> check_option("policy", 3)
+    Traceback (most recent call last):
+    deferred.errors.InvalidInputError: policy must be 1 or 2, not 3.
+    """
+    if name in _CHOICES:
+        if value not in _CHOICES[name] or isinstance(value, bool):
+            raise not_one_of(name, value, _CHOICES[name])
+    elif value is None and _DEFAULTS[name] is None:
+        return
+    elif not isinstance(value, str):
+        raise InvalidInputError(f"{name} must be a text such as '1h', not {value!r}.")
+    elif name == "target_lag":
+        parse_duration(value, name)
+    else:
+        parse_cadence(value, name)

@@ -1,0 +1,201 @@
+"""The rooms of docs/ARCHITECTURE.md: who may import whom, and which room owns which library.
+
+Imports inside functions and under TYPE_CHECKING count too: they say as much about who knows whom.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "deferred"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+FOUNDATION = {"config", "errors", "failpoints", "options"}
+"""Modules that every room may use, the algebra only errors; they use nothing but each other."""
+
+ROOMS: dict[str, set[str]] = {
+    "algebra": set(),
+    "sql": {"algebra"},
+    "spark": {"algebra", "sql"},
+    "metadata": {"algebra", "sql"},
+    "log": {"algebra", "sql", "spark", "metadata"},
+    "maintenance": {"algebra", "sql", "spark", "metadata", "log"},
+    "terminal": {"algebra", "sql", "spark", "metadata", "log", "maintenance"},
+    "demo": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal"},
+    "airflow": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "demo"},
+    "cli": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "demo", "airflow"},
+}
+"""Each room with the rooms that it may import."""
+
+OWNERS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "delta": "spark",
+    "sqlalchemy": "metadata",
+    "alembic": "metadata",
+    "airflow": "airflow",
+}
+"""Libraries that only one room may import."""
+
+EXCEPTIONS = {
+    ("__init__.py", "deferred.maintenance.warehouse"): "the public name Warehouse, loaded on first use",
+    ("maintenance/warehouse.py", "pyspark.sql"): "the types of public methods",
+    ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
+    ("terminal.py", "pyspark.sql"): "the type of what is printed",
+}
+"""Imports that go another way, each with its reason."""
+
+LONGEST = 600
+"""Lines of a file."""
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The dotted names that a file imports; `from x import y` gives x.y, which may be a module."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file.relative_to(PACKAGE)}:{node.lineno} imports by a relative name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def allowed(file: Path, name: str) -> bool:
+    room, (top, *rest) = room_of(file), name.split(".")
+    if any(file.relative_to(PACKAGE).as_posix() == f and f"{name}.".startswith(f"{n}.") for f, n in EXCEPTIONS):
+        return True
+    if top in OWNERS:
+        return OWNERS[top] == room
+    if top != "deferred":
+        return True
+    target = rest[0]
+    if target == "__version__" or target == room:
+        return True
+    if target in FOUNDATION:
+        return room != "algebra" or target == "errors"
+    if target in ("DeferredError", "Warehouse"):  # the public names
+        return room in ("airflow", "cli", "demo")
+    return target in ROOMS.get(room, set())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_imports_point_one_way(file: Path) -> None:
+    assert [name for name in imports(file) if not allowed(file, name)] == []
+
+
+def test_every_room_has_its_place() -> None:
+    """A new folder or module must be placed in the order before anything imports it."""
+    assert {room_of(file) for file in FILES} <= {*ROOMS, *FOUNDATION, "__init__"}
+
+
+def test_the_exceptions_are_needed() -> None:
+    for file, name in EXCEPTIONS:
+        assert any(found.startswith(name) for found in imports(PACKAGE / file)), f"{file} no longer imports {name}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
+def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+CHOICES = {
+    # What may be compared in one place only: the pattern, that place, and why.
+    "kind of a source": (
+        r"\b(t|table_?|record|source|taken)\.kind\b\s*(==|!=|in\b|not in\b)",
+        "log/sources",
+        "ask the source instead",
+    ),
+    "scenario": (
+        r"""(==|!=|\bin \()[^=\n]*["'](base_log|immediate|differential|combined)["']""",
+        "maintenance/scenarios",
+        "ask the scenario instead",
+    ),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_is_made_in_one_place(choice: str) -> None:
+    pattern, place, instead = CHOICES[choice]
+    found = [
+        f"{file.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for file in FILES
+        if room_of(file) not in ("algebra", "sql") and not file.relative_to(PACKAGE).as_posix().startswith(place)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(pattern, line)
+    ]
+    assert found == [], instead
+
+
+EFFECTS = {
+    # What makes a durable effect: the pattern, the files that announce it to the failpoints, and those that need not.
+    "a statement of Spark": (
+        r"\bspark\.sql\(",
+        {"spark/engine.py"},
+        {
+            "spark/rows.py": "reads",
+            "spark/server.py": "writes a temporary table, to load classes",
+            "demo.py": "is another job",
+        },
+    ),
+    "a statement that is not announced": (
+        r"\bengine\.sql\(",
+        set(),
+        {"maintenance/reading.py": "reads", "log/tracking.py": "reads"},
+    ),
+    "rows written by Spark": (
+        r"\.(save|saveAsTable|insertInto|parquet|writeTo)\(",
+        {"spark/rows.py"},
+        {
+            "demo.py": "makes example tables",
+            "airflow/__main__.py": "makes example tables",
+            "log/tracking.py": "names it in a message",
+        },
+    ),
+    "a connection to the metadata database": (
+        r"\bSession\(|\bcreate_engine\b|\.begin\(",
+        {"metadata/database.py"},
+        {},
+    ),
+    "a removal": (
+        r"\b(rmtree|unlink|rmdir|removedirs|delete_dir|delete_file)\b|\bos\.remove\b",
+        {"maintenance/making.py"},
+        {
+            "spark/server.py": "its own file, which is only a hint",
+            "cli/services.py": "the demo's own folder",
+            "airflow/local.py": "the demo's own folder",
+        },
+    ),
+    "a folder or file": (
+        r"\b(mkdir|makedirs|write_text|write_bytes|copyfile|copytree|create_dir)\b|open_output_stream",
+        {"maintenance/warehouse.py", "metadata/database.py", "cli/tables.py"},
+        {
+            "spark/server.py": "its own file, which is only a hint",
+            "airflow/local.py": "the demo's own folder",
+            "airflow/plan.py": "a cache, written again when it is missing",
+            "demo.py": "makes an example",
+            "airflow/__main__.py": "makes an example",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_durable_effects_are_made_in_few_places(effect: str) -> None:
+    """So that every operation can be killed between any two of its effects, see deferred/failpoints.py."""
+    pattern, announced, exempt = EFFECTS[effect]
+    texts = {file.relative_to(PACKAGE).as_posix(): file.read_text(encoding="utf-8") for file in FILES}
+    found = {
+        name
+        for name, text in texts.items()
+        if room_of(PACKAGE / name) not in ("algebra", "sql") and re.search(pattern, text)
+    }
+    assert found == announced | set(exempt), "announce it with failpoints.reached, or give the reason"
+    assert [name for name in announced if "failpoints.reached(" not in texts[name]] == []

@@ -1,0 +1,122 @@
+"""Creating views from files: what becomes of a file, given what the warehouse has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred.errors import InvalidSQLError, NameTakenError
+from deferred.maintenance import files
+from deferred.maintenance.files import Outcome
+from deferred.options import ViewOptions
+from deferred.sql.viewfile import ViewFile, parse_view
+
+
+@dataclass
+class Record:
+    """What files reads of a view's record."""
+
+    name: str
+    sql: str
+    options: ViewOptions
+
+
+@dataclass
+class Store:
+    """A warehouse as far as files needs one, that notes what is done."""
+
+    views: dict[str, Record] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+    def find_view(self, name: str) -> Record | None:
+        return self.views.get(name.casefold())
+
+    def create_view(self, name: str, sql: str, **options: Any) -> None:
+        if name.casefold() in self.views:
+            raise NameTakenError(f"There is a view {name} already.")
+        if "nowhere" in sql:
+            raise InvalidSQLError("There is no table nowhere.")
+        self.views[name.casefold()] = Record(name, sql, ViewOptions(**options))
+        self.done.append(f"create {name}")
+
+    def replace_view(self, name: str, sql: str, **options: Any) -> None:
+        if "nowhere" in sql:
+            raise InvalidSQLError("There is no table nowhere.")
+        self.views[name.casefold()] = Record(name, sql, ViewOptions(**options))
+        self.done.append(f"replace {name}")
+
+
+OLD = Record("v", "SELECT a FROM t", ViewOptions(scenario="base_log", policy=2))
+
+CASES: list[tuple[str, Outcome, Outcome, Outcome | type[Exception]]] = [
+    # the file, what a dry run says, what apply does, what create does: all with OLD in the warehouse
+    ("CREATE MATERIALIZED VIEW w AS SELECT a FROM t", Outcome.TO_CREATE, Outcome.CREATED, Outcome.CREATED),
+    ("CREATE MATERIALIZED VIEW V AS SELECT a FROM t", Outcome.UNCHANGED, Outcome.UNCHANGED, NameTakenError),
+    (
+        "CREATE MATERIALIZED VIEW v WITH (policy = 2) AS SELECT a FROM t;",
+        Outcome.UNCHANGED,
+        Outcome.UNCHANGED,
+        NameTakenError,
+    ),
+    (
+        "CREATE MATERIALIZED VIEW v WITH (policy = 1) AS SELECT a FROM t",
+        Outcome.DIFFERS,
+        Outcome.DIFFERS,
+        NameTakenError,
+    ),
+    ("CREATE MATERIALIZED VIEW v AS SELECT b FROM t", Outcome.DIFFERS, Outcome.DIFFERS, NameTakenError),
+    ("CREATE MATERIALIZED VIEW v (b) AS SELECT a FROM t", Outcome.DIFFERS, Outcome.DIFFERS, NameTakenError),
+    (
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT b FROM t",
+        Outcome.DIFFERS,
+        Outcome.DIFFERS,
+        Outcome.EXISTS,
+    ),
+    (
+        "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT a FROM t",
+        Outcome.UNCHANGED,
+        Outcome.UNCHANGED,
+        Outcome.UNCHANGED,
+    ),
+    (
+        "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT b FROM t",
+        Outcome.TO_REPLACE,
+        Outcome.REPLACED,
+        Outcome.REPLACED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "planned", "applied", "created"), CASES, ids=[case[0][7:] for case in CASES])
+def test_outcomes(text: str, planned: Outcome, applied: Outcome, created: Any) -> None:
+    view = parse_view(text)
+
+    def warehouse() -> Any:
+        return Store({"v": OLD})
+
+    untouched = warehouse()
+    assert files.apply(untouched, view, dry_run=True) == planned
+    assert untouched.done == []
+    assert files.apply(warehouse(), view) == applied
+    if isinstance(created, Outcome):
+        assert files.create(warehouse(), view) == created
+    else:
+        with pytest.raises(created):
+            files.create(warehouse(), view)
+
+
+def test_when_the_new_view_cannot_be_created_the_old_one_stays() -> None:
+    warehouse: Any = Store({"v": OLD})
+    with pytest.raises(InvalidSQLError, match="nowhere"):
+        files.create(warehouse, ViewFile("V", "SELECT a FROM nowhere", or_replace=True))
+    assert warehouse.views == {"v": OLD}
+    assert warehouse.done == []
+
+
+def test_a_file_by_its_path_or_its_name(tmp_path: Path) -> None:
+    (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v WITH (policy = 2) AS SELECT a FROM t")
+    assert files.find("v", tmp_path) == files.find(str(tmp_path / "v.sql"), Path("elsewhere"))
+    assert files.find("v", tmp_path, {"scenario": "base_log"}).options == ViewOptions(scenario="base_log", policy=2)
