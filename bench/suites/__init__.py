@@ -1,0 +1,1 @@
+"""What can be measured: the views of bench.cases, and one module for each special measurement."""
