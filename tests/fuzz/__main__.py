@@ -29,8 +29,10 @@ def main() -> int:
             print(f"{case.seed + 1 - arguments.seed} views, {time.monotonic() - started:.0f} s", flush=True)
         if failures >= arguments.stop or (arguments.minutes and time.monotonic() - started > arguments.minutes * 60):
             break
-    print(f"{result.checked} views checked, {result.refused} refused, {result.skipped} that DuckDB cannot run, "
-          f"{failures} failed, {time.monotonic() - started:.0f} s")
+    print(
+        f"{result.checked} views checked, {result.refused} refused, {result.skipped} that DuckDB cannot run, "
+        f"{failures} failed, {time.monotonic() - started:.0f} s"
+    )
     for reason, count in result.reasons.most_common(10):
         print(f"  {count:4} × {reason}")
     return 1 if failures else 0

@@ -70,13 +70,13 @@ def _check(case: Case, db: AnyDatabase) -> None:
         delta = _run("delta", lambda changed=changed: db.delta(bound, changed))
         result = _run("delta", lambda shown=shown, delta=delta: added(shown, delta))
         _expect("delta", result, fresh, f"step {number}, changed {', '.join(changed)}")
-        for name, (kept, right) in db.strays(bound).items():
+        for name, (kept, right) in db.wrong_support_tables(bound).items():
             _expect("support", kept, right, f"step {number}, {name}")
         shown = fresh
 
 
 def _apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
-    """Change the tables and write their net logs; answers the tables that have a log, be it empty."""
+    """Change the tables and write their net logs; returns the tables that have a log, even an empty one."""
     for name, change in step.items():
         state = db.state[name]
         new = state - Counter(change.deleted) + Counter(change.inserted)
@@ -139,14 +139,14 @@ def _fails(case: Case, kind: str, db: AnyDatabase) -> bool:
 def _candidates(case: Case) -> Iterator[Case]:
     """Cases that are smaller by one piece, the large pieces first."""
     for i in range(len(case.steps)):
-        yield replace(case, steps=case.steps[:i] + case.steps[i + 1:])
+        yield replace(case, steps=case.steps[:i] + case.steps[i + 1 :])
     for sql in smaller_queries(case.query):
         yield replace(case, query=sql)
     for i, step in enumerate(case.steps):
         for name in step:
             if len(step) > 1:
                 rest = {n: c for n, c in step.items() if n != name}
-                yield replace(case, steps=(*case.steps[:i], rest, *case.steps[i + 1:]))
+                yield replace(case, steps=(*case.steps[:i], rest, *case.steps[i + 1 :]))
     for name, rows in case.initial.items():
         for fewer in _fewer(rows):
             yield replace(case, initial={**case.initial, name: fewer})
@@ -155,16 +155,16 @@ def _candidates(case: Case) -> Iterator[Case]:
             less = [replace(change, deleted=rows) for rows in _fewer(change.deleted)]
             less += [replace(change, inserted=rows) for rows in _fewer(change.inserted)]
             for one in less:
-                yield replace(case, steps=(*case.steps[:i], {**step, name: one}, *case.steps[i + 1:]))
+                yield replace(case, steps=(*case.steps[:i], {**step, name: one}, *case.steps[i + 1 :]))
 
 
 def _fewer(rows: tuple[Row, ...]) -> Iterator[tuple[Row, ...]]:
     if len(rows) > 2:
         yield ()
-        yield rows[:len(rows) // 2]
-        yield rows[len(rows) // 2:]
+        yield rows[: len(rows) // 2]
+        yield rows[len(rows) // 2 :]
     for i in range(len(rows)):
-        yield rows[:i] + rows[i + 1:]
+        yield rows[:i] + rows[i + 1 :]
 
 
 def smaller_queries(sql: str) -> Iterator[str]:
@@ -188,7 +188,7 @@ def smaller_queries(sql: str) -> Iterator[str]:
 
 
 Edit = Callable[[exp.Expr], exp.Expr | None]
-"""Changes the tree around a node; answers the new root where the node was the root."""
+"""Changes the tree around a node; returns the new root if the node was the root."""
 
 
 def _changes(node: exp.Expr) -> Iterator[Edit]:
@@ -209,8 +209,9 @@ def _changes(node: exp.Expr) -> Iterator[Edit]:
         listed = node.args.get(listing)
         if isinstance(listed, list) and (len(listed) > 1 or listing == "joins"):
             for i in range(len(listed)):
-                yield lambda n, listing=listing, i=i: n.set(listing, [e for j, e in enumerate(n.args[listing])
-                                                                      if j != i])
+                yield lambda n, listing=listing, i=i: n.set(
+                    listing, [e for j, e in enumerate(n.args[listing]) if j != i]
+                )
     if isinstance(node, exp.Join) and (node.side or node.kind):
         yield lambda n: [n.set(c, None) for c in ("side", "kind")] and None
     if isinstance(node, (exp.Condition, exp.Paren, exp.Not)) and not isinstance(node, (exp.Column, exp.Query)):
@@ -235,17 +236,22 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def script(case: Case, failure: Failure) -> str:
-    """A program of its own that shows the failure."""
-    schemas = "".join(f"\n        {name!r}: {schema!r}," for name, schema in case.schemas.items()
-                      if name in case.query.replace("(", " ").split())
+    """A complete program that shows the failure."""
+    schemas = "".join(
+        f"\n        {name!r}: {schema!r},"
+        for name, schema in case.schemas.items()
+        if name in case.query.replace("(", " ").split()
+    )
     used = [name for name in case.schemas if f"        {name!r}: " in schemas]
     initial = "".join(f"\n        {name!r}: {case.initial[name]!r}," for name in used)
     steps = ""
     for step in case.steps:
         changes = ", ".join(f"{name!r}: {change!r}" for name, change in step.items() if name in used)
         steps += f"\n        {{{changes}}},"
-    return (f"# seed {case.seed}: {failure.kind}\n"
-            f"import datetime  # noqa: F401\nfrom decimal import Decimal  # noqa: F401\n\n"
-            f"from tests.fuzz.check import check\nfrom tests.fuzz.case import Case, Change  # noqa: F401\n\n"
-            f"check(Case(\n    schemas={{{schemas}\n    }},\n    query={case.query!r},\n"
-            f"    initial={{{initial}\n    }},\n    steps=({steps}\n    ),\n))\n")
+    return (
+        f"# seed {case.seed}: {failure.kind}\n"
+        f"import datetime  # noqa: F401\nfrom decimal import Decimal  # noqa: F401\n\n"
+        f"from tests.fuzz.check import check\nfrom tests.fuzz.case import Case, Change  # noqa: F401\n\n"
+        f"check(Case(\n    schemas={{{schemas}\n    }},\n    query={case.query!r},\n"
+        f"    initial={{{initial}\n    }},\n    steps=({steps}\n    ),\n))\n"
+    )

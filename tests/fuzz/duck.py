@@ -15,19 +15,32 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from deferred.algebra.delta import Program, differentiate
-from deferred.algebra.plan import COUNT, Repeat
+from deferred.algebra import bags
+from deferred.algebra.bags import COUNT
+from deferred.algebra.delta import differentiate
+from deferred.algebra.plan import Plan
+from deferred.algebra.program import Program
+from deferred.algebra.strategy import support_tables
 from deferred.sql.bind import Bound, bind
-from deferred.sql.dialect import ViewSQL
-from deferred.sql.render import Renderer
-from deferred.sql.supporting import contents
+from deferred.sql.dialect import ViewSQL, parenthesised
+from deferred.sql.render import Leaves, Renderer, named_table
 from deferred.sql.types import Types
 
 Schema = Sequence[tuple[str, str]]
 Row = tuple[Any, ...]
 
-TYPES = {"INTEGER": "int", "BIGINT": "bigint", "VARCHAR": "string", "DOUBLE": "double", "BOOLEAN": "boolean",
-         "HUGEINT": "decimal(38,0)", "DATE": "date", "FLOAT": "float", "TIMESTAMP": "timestamp_ntz", '"NULL"': "void"}
+TYPES = {
+    "INTEGER": "int",
+    "BIGINT": "bigint",
+    "VARCHAR": "string",
+    "DOUBLE": "double",
+    "BOOLEAN": "boolean",
+    "HUGEINT": "decimal(38,0)",
+    "DATE": "date",
+    "FLOAT": "float",
+    "TIMESTAMP": "timestamp_ntz",
+    '"NULL"': "void",
+}
 
 
 class CannotRun(Exception):
@@ -46,34 +59,34 @@ class DuckRenderer(Renderer):
     """The renderer's few differences on DuckDB."""
 
     dialect = DuckSQL
-    semi_join = "SEMI JOIN"
-    anti_join = "ANTI JOIN"
 
-    def quote(self, name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
+    def __init__(self, leaves: Leaves) -> None:
+        super().__init__(leaves)
+        self._texts: dict[Plan, str] = {}
 
-    def hint(self, alias: str) -> str:
-        return ""
+    def render(self, plan: Plan) -> str:
+        """The text of a plan, written once: most changes of a view run the same program."""
+        if plan not in self._texts:
+            self._texts[plan] = super().render(plan)
+        return self._texts[plan]
 
-    def scalar(self, expression: exp.Expr) -> str:
-        return self.quote(expression.name) if isinstance(expression, exp.Column) else _text(expression)
+    def broadcast(self, query: exp.Select, alias: str) -> exp.Select:
+        return query
 
-    def repeated(self, plan: Repeat) -> str:
-        count = self.quote(COUNT)
-        return (f"SELECT {self.list(plan.columns)} FROM {self.below(plan.child, 'q')}, "
-                f"UNNEST(RANGE(CASE WHEN {count} > 0 THEN {count} ELSE 0 END)) AS r(i)")
-
-
-@functools.lru_cache(maxsize=20_000)
-def _text(expression: exp.Expr) -> str:
-    """An expression in DuckDB's text. A plan is rendered many times, its expressions once."""
-    return expression.sql(dialect=DuckSQL)
+    def written_out(self, source: exp.Expr, columns: Sequence[str]) -> exp.Query:
+        count = f'"{COUNT}"'
+        copies = sqlglot.parse_one(
+            f"SELECT 1 FROM t, UNNEST(RANGE(CASE WHEN {count} > 0 THEN {count} ELSE 0 END)) AS r(i)", dialect="duckdb"
+        )
+        query = bags.select(map(bags.column, columns), source)
+        query.set("joins", copies.args["joins"])
+        return query
 
 
 @functools.lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
-    """Spark's text as DuckDB's."""
-    return sqlglot.transpile(sql, read=ViewSQL, write=DuckSQL)[0]
+    """Spark's text as DuckDB's. sqlglot makes INTERVAL 1 YEAR 1 MONTH a sum, which needs parentheses."""
+    return parenthesised(sqlglot.parse_one(sql, read=ViewSQL)).sql(dialect=DuckSQL)
 
 
 @dataclass
@@ -86,6 +99,7 @@ class Database:
     def __post_init__(self) -> None:
         self.connection = duckdb.connect()
         self._types = Types(self.types)
+        self._forget()
         self.connection.execute("SET threads = 1")
         self.connection.execute("PRAGMA disable_optimizer")  # a few rows: planning would take longer than running
         self.connection.execute("CREATE MACRO raise_error(message) AS error(message)")
@@ -102,7 +116,13 @@ class Database:
         described = self.connection.execute(f"DESCRIBE {translated(sql)}").fetchall()
         return [(row[0], TYPES.get(row[1], row[1].lower())) for row in described]
 
+    def _forget(self) -> None:
+        """Drop the programs and texts of the view before."""
+        self.renderer = DuckRenderer(self)
+        self._programs: dict[tuple[Plan, frozenset[str]], Program] = {}
+
     def bind(self, sql: str) -> Bound:
+        self._forget()
         names = {name.casefold(): name for name in self.schemas}
 
         def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
@@ -141,60 +161,68 @@ class Database:
 
     # ---- plans
 
-    def scan(self, table: str) -> str:
-        return f'"{table}"'
+    def scan(self, table: str) -> exp.Expr:
+        return named_table(table)
 
-    def change(self, table: str) -> str:
-        return f'"changes of {table}"'
+    def change(self, table: str) -> exp.Expr:
+        return named_table(f"changes of {table}")
 
-    def ref(self, name: str) -> str:
-        return f'"{name}"'
+    def temporary(self, name: str) -> exp.Expr:
+        return named_table(name)
 
-    def stored(self, name: str) -> str:
-        return f'"{name}"'
+    def stored(self, name: str) -> exp.Expr:
+        return named_table(name)
 
     def keep(self, bound: Bound) -> None:
         """Fill the view's support tables at the current state."""
-        for name, plan in contents(bound.plan).items():
-            self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {DuckRenderer(self).render(plan)}')
+        for name, plan in support_tables(bound.plan).items():
+            self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {self.renderer.render(plan)}')
 
-    def strays(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
-        """The support tables that do not hold what they would if they were filled now: what they hold, and should."""
+    def wrong_support_tables(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
+        """The support tables whose rows differ from those computed from scratch: (actual, expected) rows."""
         found = {}
-        for name, plan in contents(bound.plan).items():
-            kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(DuckRenderer(self).render(plan))
+        for name, plan in support_tables(bound.plan).items():
+            kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(self.renderer.render(plan))
             if kept != fresh:
                 found[name] = (kept, fresh)
         return found
 
     def evaluate(self, bound: Bound) -> Counter[Row]:
-        return self._bag(DuckRenderer(self).render(bound.plan))
+        return self._bag(self.renderer.render(bound.plan))
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
-        """Run the delta program; answers the net signed change of each row."""
-        program = differentiate(bound.plan, changed, bound.types)
+        """Run the delta program; returns the net signed change of each row."""
+        program = self._program(bound, frozenset(changed))
         if program.result is None:
             return Counter()
-        renderer = DuckRenderer(self)
         for step in program.steps:
-            nothing = step.when is not None and not self.connection.execute(
-                f'SELECT COUNT(*) FROM "{step.when}"').fetchall()[0][0]
+            nothing = (
+                step.when is not None
+                and not self.connection.execute(f'SELECT COUNT(*) FROM "{step.when}"').fetchall()[0][0]
+            )
             skipped = " LIMIT 0" if nothing else ""
             self.connection.execute(
-                f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({renderer.render(step.plan)}){skipped}')
-        rows = self.connection.execute(renderer.render(program.result)).fetchall()
-        self._move(program, renderer)
+                f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({self.renderer.render(step.plan)}){skipped}'
+            )
+        rows = self.connection.execute(self.renderer.render(program.result)).fetchall()
+        self._move(program)
         return netted(rows)
 
-    def _move(self, program: Program, renderer: DuckRenderer) -> None:
+    def _program(self, bound: Bound, changed: frozenset[str]) -> Program:
+        key = (bound.plan, changed)
+        if key not in self._programs:
+            self._programs[key] = differentiate(bound.plan, changed, bound.types)
+        return self._programs[key]
+
+    def _move(self, program: Program) -> None:
         """Bring the support tables to the new state."""
         for name, upkeep in program.supports.items():
-            rows = renderer.render(upkeep.rows)
+            rows = self.renderer.render(upkeep.rows)
             if not upkeep.keys:
                 self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {rows}')
                 continue
             assert upkeep.gone is not None
-            for touched in (rows, renderer.render(upkeep.gone)):
+            for touched in (rows, self.renderer.render(upkeep.gone)):
                 same = " AND ".join(f's."{k}" IS NOT DISTINCT FROM n."{k}"' for k in upkeep.keys)
                 self.connection.execute(f'DELETE FROM "{name}" AS s USING ({touched}) AS n WHERE {same}')
             self.connection.execute(f'INSERT INTO "{name}" BY NAME {rows}')

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.fuzz.case import BOOLEAN, DATE, DECIMAL, DOMAINS, DOUBLE, INT, STRING
+from tests.fuzz.aggregates import calls
+from tests.fuzz.case import BOOLEAN, DATE, DECIMAL, DOMAINS, DOUBLE, INT, NUMERAL, STRING
+
+UNLIKE = ({INT, NUMERAL}, {INT, DECIMAL}, {INT, DOUBLE})
+"""Types that are compared by a conversion."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,13 @@ class Expressions(Choices):
         if column.type == STRING and kind < 0.65:
             self.saw("like")
             return f"{column.ref} LIKE 'x%'"
+        if column.type == DATE and kind < 0.7:
+            self.saw("interval")
+            return f"{self.moved(column.ref)} {self.random.choice(('<', '>='))} {self.literal(DATE)}"
+        numbers = [c.ref for c in columns if c.type == INT]
+        if column.type == NUMERAL and numbers and self.chance(0.4):
+            self.saw("unlike types compared")
+            return f"{column.ref} {self.random.choice(('=', '<>', '<=>'))} {self.random.choice(numbers)}"
         others = [c.ref for c in columns if c.type == column.type]
         other = self.random.choice(others) if self.chance(0.3) else self.literal(column.type)
         return f"{column.ref} {self.random.choice(('=', '<>', '<', '>=', '<=>'))} {other}"
@@ -89,8 +100,10 @@ class Expressions(Choices):
         kind = self.random.random()
         if kind < 0.25:
             self.saw("case")
-            return (f"CASE WHEN {self.predicate(columns, 1)} THEN {self.scalar(columns, type_, depth - 1)} "
-                    f"ELSE {self.scalar(columns, type_, depth - 1)} END")
+            return (
+                f"CASE WHEN {self.predicate(columns, 1)} THEN {self.scalar(columns, type_, depth - 1)} "
+                f"ELSE {self.scalar(columns, type_, depth - 1)} END"
+            )
         if kind < 0.4:
             self.saw("coalesce")
             return f"COALESCE({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
@@ -99,8 +112,10 @@ class Expressions(Choices):
             return f"NULLIF({self.scalar(columns, type_, depth - 1)}, {self.literal(type_, null=False)})"
         if kind < 0.6:
             self.saw("if")
-            return (f"IF({self.predicate(columns, 1)}, {self.scalar(columns, type_, depth - 1)}, "
-                    f"{self.scalar(columns, type_, depth - 1)})")
+            return (
+                f"IF({self.predicate(columns, 1)}, {self.scalar(columns, type_, depth - 1)}, "
+                f"{self.scalar(columns, type_, depth - 1)})"
+            )
         return self.computed(columns, type_, depth - 1)
 
     def computed(self, columns: Sequence[Column], type_: str, depth: int) -> str:
@@ -112,8 +127,15 @@ class Expressions(Choices):
                 return f"{self.random.choice(('YEAR', 'MONTH', 'DAY'))}({self.random.choice(dates)})"
             self.saw("arithmetic")
             left, right = (self.scalar(columns, INT, depth) for _ in range(2))
-            return self.random.choice((f"{left} + {right}", f"({left}) - ({right})", f"ABS(({left}) % 3)",
-                                       f"CAST({left} AS BIGINT) * 2", f"GREATEST({left}, {right})"))
+            return self.random.choice(
+                (
+                    f"{left} + {right}",
+                    f"({left}) - ({right})",
+                    f"ABS(({left}) % 3)",
+                    f"CAST({left} AS BIGINT) * 2",
+                    f"GREATEST({left}, {right})",
+                )
+            )
         if type_ == STRING:
             self.saw("string function")
             inner = self.scalar(columns, STRING, depth)
@@ -122,14 +144,23 @@ class Expressions(Choices):
         if type_ == DECIMAL:
             self.saw("cast")
             inner = self.scalar(columns, DECIMAL, depth)
-            return self.random.choice((f"CAST({self.number(columns)} AS DECIMAL(10, 2))",
-                                       f"CAST({inner} AS DECIMAL(10, 2)) + 1.00"))
+            return self.random.choice(
+                (f"CAST({self.number(columns)} AS DECIMAL(10, 2))", f"CAST({inner} AS DECIMAL(10, 2)) + 1.00")
+            )
         if type_ == DOUBLE:
             self.saw("cast")
             return f"CAST({self.number(columns)} AS DOUBLE)"
         if type_ == BOOLEAN:
             return f"({self.predicate(columns, 1)})"
+        if type_ == DATE:
+            self.saw("interval")
+            return self.moved(self.scalar(columns, DATE, depth))
         return self.literal(type_)
+
+    def moved(self, date: str) -> str:
+        """A date some time before or after another."""
+        span = self.random.choice(("1 DAY", "2 MONTHS", "1 DAY 2 HOURS", "1 YEAR 1 MONTH"))
+        return f"CAST({date} {self.random.choice('+-')} INTERVAL {span} AS DATE)"
 
     def number(self, columns: Sequence[Column]) -> str:
         found = [c.ref for c in columns if c.type == INT]
@@ -142,13 +173,64 @@ class Expressions(Choices):
         if value is None and null and self.chance(0.5):
             return f"CAST(NULL AS {type_})"
         value = self.random.choice(DOMAINS[type_][1:]) if value is None else value
-        if type_ == STRING:
+        if type_ in (STRING, NUMERAL):
             return f"'{value}'"
         if type_ == DATE:
             return f"DATE '{value.isoformat()}'"
         if type_ == BOOLEAN:
             return str(value).upper()
         return f"({value})" if str(value).startswith("-") else str(value)
+
+    # ---- between rows
+
+    def join_condition(self, columns: Sequence[Column], theirs: Sequence[Column]) -> str:
+        """An equality where types allow one, with more conditions now and then; or a comparison; or TRUE."""
+        pairs = [(a.ref, b.ref) for a in columns for b in theirs if a.type == b.type and a.type != DOUBLE]
+        unlike = [(a.ref, b.ref) for a in columns for b in theirs if {a.type, b.type} in UNLIKE]
+        if not pairs and not unlike:
+            return "TRUE"
+        a, b = self.random.choice(pairs or unlike)
+        keyed = [(x, y) for x in columns for y in theirs if (x.ref, y.ref) == (a, b) and x.type == y.type]
+        if unlike and (not pairs or self.chance(0.25)):
+            self.saw("unlike types compared")
+            a, b = self.random.choice(unlike)
+        elif keyed and self.chance(0.15):
+            self.saw("expression as join key")
+            ((x, y), *_) = keyed
+            a, b = self.random.choice(((self.key_of(x), b), (a, self.key_of(y)), (self.key_of(x), self.key_of(y))))
+        operator = self.random.choices(("=", "<>", "<=>", "<"), (8, 0.5, 0.7, 0 if (a, b) in unlike else 1))[0]
+        if operator == "<=>":
+            self.saw("null-safe join")
+        elif operator != "=":
+            self.saw("theta join")
+        parts = [f"{a} {operator} {b}"]
+        if self.chance(0.2):
+            parts.append(self.predicate([*columns, *theirs]))
+        if pairs and self.chance(0.15):
+            a, b = self.random.choice(pairs)
+            parts.append(f"{a} = {b}")
+        return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
+
+    def key_of(self, column: Column) -> str:
+        """An expression over a column, as a key of a join."""
+        if column.type == INT:
+            return self.random.choice((f"{column.ref} * 2", f"{column.ref} - 1", f"2 - {column.ref} - 1"))
+        return f"({self.over(column.ref, column.type)})"
+
+    def correlation(self, columns: Sequence[Column], outer: Sequence[Column]) -> str | None:
+        """A condition between a subquery's column and one around it."""
+        pairs = [(a.ref, b.ref) for a in columns for b in outer if a.type == b.type and a.type != DOUBLE]
+        unlike = [(a.ref, b.ref) for a in columns for b in outer if {a.type, b.type} in UNLIKE]
+        if unlike and (not pairs or self.chance(0.2)):
+            self.saw("unlike types compared")
+            pairs = unlike
+        if not pairs:
+            return None
+        self.saw("correlated")
+        a, b = self.random.choice(pairs)
+        ordered = 0 if pairs is unlike else 1  # DuckDB does not order a text and a number
+        operator = self.random.choices(("=", "<", ">=", "<=>", "<>"), (7, ordered, ordered, 0.5, 0.5))[0]
+        return f"{a} {operator} {b}"
 
     # ---- of a group
 
@@ -167,6 +249,7 @@ class Expressions(Choices):
         choices = {
             INT: (f"{ref} + 1", f"{ref} % 2", f"COALESCE({ref}, 0)"),
             STRING: (f"UPPER({ref})", f"COALESCE({ref}, 'none')", f"{ref} || 'k'"),
+            NUMERAL: (f"COALESCE({ref}, '7')", f"'0' || {ref}"),
             DECIMAL: (f"COALESCE({ref}, 0.00)", f"ABS({ref})"),
             DATE: (f"COALESCE({ref}, DATE '2024-03-01')",),
             BOOLEAN: (f"{ref} IS NULL", f"NOT {ref}"),
@@ -182,28 +265,22 @@ class Expressions(Choices):
 
     def aggregate(self, columns: Sequence[Column], type_: str) -> str:
         """An aggregate of the wanted type, sometimes with FILTER."""
-        same = [c.ref for c in columns if c.type == type_]
-        numbers = [c.ref for c in columns if c.type == INT]
-        anything = self.random.choice(columns).ref
+        by_type: dict[str, list[str]] = {}
+        for c in columns:
+            by_type.setdefault(c.type, []).append(c.ref)
         choices: list[tuple[str, str]] = []
+        for name, argument in calls().get(type_, []):
+            if argument == BOOLEAN:
+                choices.append((name, f"{name}({self.predicate(columns)})"))
+            elif argument in by_type:
+                value = self.random.choice(by_type[argument])
+                choices.append((name, f"{name}({value})"))
+                if name in ("sum", "avg"):  # what is counted
+                    choices += [choices[-1], (name, f"{name}({value} + 1)")]
+                    choices.append((f"{name}(distinct)", f"{name}(DISTINCT {value})"))
         if type_ == INT:
-            choices += [("count(*)", "COUNT(*)"), ("count(x)", f"COUNT({anything})"),
-                        ("count(distinct)", f"COUNT(DISTINCT {anything})")]
-            if numbers:
-                number = self.random.choice(numbers)
-                choices += [("sum", f"SUM({number})")] * 3
-                choices += [("sum(distinct)", f"SUM(DISTINCT {number})"), ("sum", f"SUM({number} + 1)")]
-                choices += [("bit_or", f"BIT_{self.random.choice(('AND', 'OR', 'XOR'))}({number})")]
-        if type_ == DOUBLE and numbers:
-            choices += [("avg", f"AVG({self.random.choice(numbers)})")] * 3
-            choices += [("median", f"MEDIAN({self.random.choice(numbers)})")]
-        if type_ == DECIMAL and same:
-            choices += [("sum", f"SUM({self.random.choice(same)})")]
-        if type_ == BOOLEAN:
-            predicate = self.predicate(columns)
-            choices += [("bool_and", f"BOOL_AND({predicate})"), ("bool_and", f"BOOL_OR({predicate})")]
-        if same and type_ != BOOLEAN:
-            choices += [("min", f"MIN({self.random.choice(same)})"), ("max", f"MAX({self.random.choice(same)})")]
+            anything = self.random.choice(columns).ref
+            choices += [("count(*)", "COUNT(*)"), ("count(distinct)", f"COUNT(DISTINCT {anything})")]
         if not choices:
             choices = [("max", f"MAX({self.scalar(columns, type_)})")]
         construct, call = self.random.choice(choices)
@@ -222,22 +299,33 @@ class Expressions(Choices):
         same = [c.ref for c in columns if c.type == type_]
         value = self.random.choice(same) if same else self.scalar(columns, type_)
         some = f"ORDER BY {self.random.choice(columns).ref}"
-        bounds = ("1 PRECEDING AND CURRENT ROW", "CURRENT ROW AND 1 FOLLOWING",
-                  "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+        bounds = (
+            "1 PRECEDING AND CURRENT ROW",
+            "CURRENT ROW AND 1 FOLLOWING",
+            "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+        )
         frame = f"ROWS BETWEEN {self.random.choice(bounds)}"
         whole = partition.strip()
-        choices = [("lag", f"LAG({value}) OVER {where}"), ("lead", f"LEAD({value}, 2) OVER {where}"),
-                   ("first_value", f"FIRST_VALUE({value}) OVER {where}")]
+        choices = [
+            ("lag", f"LAG({value}) OVER {where}"),
+            ("lead", f"LEAD({value}, 2) OVER {where}"),
+            ("first_value", f"FIRST_VALUE({value}) OVER {where}"),
+        ]
         if type_ != BOOLEAN:
-            choices += [("whole partition", f"MAX({value}) OVER ({whole})"),
-                        ("running sum", f"MIN({value}) OVER ({partition}{some})")]
+            choices += [
+                ("whole partition", f"MAX({value}) OVER ({whole})"),
+                ("running sum", f"MIN({value}) OVER ({partition}{some})"),
+            ]
         if type_ == INT:
             choices += [
-                ("row_number", f"ROW_NUMBER() OVER {where}"), ("rank", f"RANK() OVER ({partition}{some})"),
-                ("dense_rank", f"DENSE_RANK() OVER ({partition}{some} DESC)"), ("ntile", f"NTILE(2) OVER {where}"),
+                ("row_number", f"ROW_NUMBER() OVER {where}"),
+                ("rank", f"RANK() OVER ({partition}{some})"),
+                ("dense_rank", f"DENSE_RANK() OVER ({partition}{some} DESC)"),
+                ("ntile", f"NTILE(2) OVER {where}"),
                 ("framed sum", f"CAST(SUM({value}) OVER ({partition}{order} {frame}) AS BIGINT)"),
                 ("running sum", f"CAST(SUM({value}) OVER ({partition}{some}) AS BIGINT)"),
-                ("whole partition", f"COUNT({value}) OVER ({whole})")]
+                ("whole partition", f"COUNT({value}) OVER ({whole})"),
+            ]
         construct, call = self.random.choice(choices)
         self.saw(construct)
         return call

@@ -1,9 +1,9 @@
 """Random views: a schema, a query over every family of SQL that a view may contain, rows, and a history of changes.
 
-One method a construct. A query is made for wanted column types, so that it fits wherever it is put: in FROM, into a
+One method per construct. A query is made for given column types, so that it fits where it is used: in FROM, in a
 set operation, behind IN. Every construct that is used is counted, so that a test can see that none is lost.
 
-What DuckDB answers differently from Spark is avoided: IN as a value in SELECT, rows compared with IN, division,
+Constructs for which DuckDB and Spark give different results are avoided: IN as a value in SELECT, rows compared with IN, division,
 sums of doubles, and grand totals of grouping sets over an empty input (HAVING COUNT(*) > 0 removes those).
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.fuzz.case import BOOLEAN, DATE, DECIMAL, DOUBLE, INT, STRING, Case, random_schemas
+from tests.fuzz.case import BOOLEAN, DATE, DECIMAL, DOUBLE, INT, NUMERAL, STRING, Case, random_schemas
 from tests.fuzz.expressions import Column, Expressions
 from tests.fuzz.history import Histories
 
@@ -21,6 +21,7 @@ DEPTHS = (12, 4, 0.8, 0.4)
 
 LONGEST = 2_500
 """Characters of a query: the few longer ones would take most of the time."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -38,6 +39,7 @@ class Generator(Expressions, Histories):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ctes: list[tuple[str, Query]] = []
+        self.shadows = False
         self.schemas = self.schemas or random_schemas(self.seed)
 
     def case(self) -> Case:
@@ -58,7 +60,7 @@ class Generator(Expressions, Histories):
 
     def types(self) -> tuple[str, ...]:
         """The types of a query's columns."""
-        weighted = [INT] * 5 + [STRING] * 2 + [DECIMAL, DATE, BOOLEAN, DOUBLE]
+        weighted = [INT] * 5 + [STRING] * 2 + [DECIMAL, DATE, BOOLEAN, DOUBLE, NUMERAL]
         return tuple(self.random.choice(weighted) for _ in range(self.random.choice((1, 2, 2, 3))))
 
     # ---- queries
@@ -67,8 +69,14 @@ class Generator(Expressions, Histories):
         """Any query with columns of the given types; with `outer`, it may read the columns around it."""
         if depth <= 0:
             return self.pick((3, self.select), (1, self.grouped))(0, types, outer)
-        kinds = [(4, self.select), (4, self.grouped), (2, self.windowed), (2, self.set_operation), (1.2, self.limited),
-                 (0.1, self.constants)]
+        kinds = [
+            (4, self.select),
+            (4, self.grouped),
+            (2, self.windowed),
+            (2, self.set_operation),
+            (1.2, self.limited),
+            (0.1, self.constants),
+        ]
         if not outer:
             kinds += [(1, self.with_ctes), (0.8, self.top_per_group)]
         return self.pick(*kinds)(depth, types, outer)
@@ -77,6 +85,8 @@ class Generator(Expressions, Histories):
         """SELECT [DISTINCT] … FROM … WHERE …"""
         source, columns = self.source(depth, outer)
         items = [self.item(columns, type_, depth) for type_ in types]
+        names = self.output_names(types, columns)
+        self.with_lateral_alias(items, types, names, columns)
         distinct = ""
         if self.chance(0.15):
             self.saw("distinct")
@@ -85,10 +95,30 @@ class Generator(Expressions, Histories):
         if not distinct and self.chance(0.04):
             self.saw("plain order by")
             order = " ORDER BY 1"
-        names = tuple(self.name("x") for _ in types)
         listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
         sql = f"SELECT {distinct}{listed} FROM {source}{self.where(columns, depth, outer)}{order}"
         return Query(sql, names, tuple(types))
+
+    def output_names(self, types: Sequence[str], columns: Sequence[Column]) -> tuple[str, ...]:
+        """Names for the columns of a result; now and then those of columns that are read, for other values."""
+        names = [self.name("x") for _ in types]
+        mine = sorted({c.ref.split(".")[-1] for c in columns})
+        self.shadows = bool(mine) and self.chance(0.2)
+        if self.shadows:
+            self.saw("alias that shadows a column")
+            for place, name in enumerate(self.random.sample(mine, min(len(mine), len(names)))):
+                names[place] = name
+        return tuple(names)
+
+    def with_lateral_alias(
+        self, items: list[str], types: Sequence[str], names: Sequence[str], columns: Sequence[Column]
+    ) -> None:
+        """The last item reads an earlier one by its alias, unless a column has that name."""
+        known = {c.ref.split(".")[-1] for c in columns}
+        earlier = [n for n, t in zip(names[:-1], types, strict=False) if t == types[-1] == INT and n not in known]
+        if earlier and self.chance(0.15):
+            self.saw("lateral alias")
+            items[-1] = f"{self.random.choice(earlier)} * 2 - 1"
 
     def item(self, columns: Sequence[Column], type_: str, depth: int) -> str:
         """An item of SELECT: an expression, or a subquery as a value."""
@@ -124,7 +154,7 @@ class Generator(Expressions, Histories):
             name = self.name("q")
             definitions.append(f"{name} AS ({inner.sql})")
             self.ctes.append((name, inner))
-        mine = self.ctes[len(known):]
+        mine = self.ctes[len(known) :]
         body = self.query(depth - 1, types)
         self.ctes = known
         self.saw("cte")
@@ -139,7 +169,10 @@ class Generator(Expressions, Histories):
         """ORDER BY … LIMIT over a total order: of the result's columns, or of the source's."""
         self.saw("limit")
         tail = f" LIMIT {self.random.choice((1, 2, 3, 5))}"
-        if self.chance(0.3):
+        if self.chance(0.1):
+            self.saw("offset without limit")
+            tail = f" OFFSET {self.random.choice((1, 2))}"
+        elif self.chance(0.3):
             self.saw("offset")
             tail += f" OFFSET {self.random.choice((1, 2))}"
         if self.chance(0.3):
@@ -153,15 +186,17 @@ class Generator(Expressions, Histories):
         inner = self.pick((2, self.select), (2, self.grouped), (1, self.set_operation))(depth, types, outer)
         order = self.total_order([str(i + 1) for i in range(len(types))])
         if " ORDER BY 1" in inner.sql or not inner.sql.startswith("SELECT"):
-            return Query(f"SELECT * FROM ({inner.sql}) AS {self.name('t')} ORDER BY {order}{tail}", inner.names,
-                         inner.types)
+            return Query(
+                f"SELECT * FROM ({inner.sql}) AS {self.name('t')} ORDER BY {order}{tail}", inner.names, inner.types
+            )
         return Query(f"{inner.sql} ORDER BY {order}{tail}", inner.names, inner.types)
 
     def total_order(self, keys: Sequence[str]) -> str:
         """All keys in some order, each ascending or descending."""
         shuffled = self.random.sample(list(keys), len(keys))
-        return ", ".join(key + self.random.choice(("", "", " DESC", " DESC NULLS FIRST", " NULLS LAST"))
-                         for key in shuffled)
+        return ", ".join(
+            key + self.random.choice(("", "", " DESC", " DESC NULLS FIRST", " NULLS LAST")) for key in shuffled
+        )
 
     # ---- aggregation
 
@@ -169,10 +204,12 @@ class Generator(Expressions, Histories):
         """GROUP BY in all its spellings; without keys a global aggregate."""
         source, columns = self.source(depth, outer)
         self.note_what_is_aggregated(source)
-        names = tuple(self.name("x") for _ in types)
+        names = self.output_names(types, columns)
         keyed = [self.chance(0.45) and type_ != DOUBLE for type_ in types]
-        items = [self.key(columns, type_) if key else self.aggregate(columns, type_)
-                 for type_, key in zip(types, keyed, strict=True)]
+        items = [
+            self.key(columns, type_) if key else self.aggregate(columns, type_)
+            for type_, key in zip(types, keyed, strict=True)
+        ]
         keys = [item for item, key in zip(items, keyed, strict=True) if key]
         extra = [] if keys or self.chance(0.4) else [self.key(columns, self.random.choice(columns).type)]
         group, total = self.group_by(items, keyed, names, extra)
@@ -182,7 +219,7 @@ class Generator(Expressions, Histories):
             if marked is not None:
                 items[marked] = f"GROUPING({self.random.choice(keys + extra)})"
         listed = [f"{item} AS {name}" for item, name in zip(items, names, strict=True)]
-        if group and not total and self.chance(0.08) and INT in types:
+        if group and not total and self.chance(0.12) and INT in types:
             listed = self.ranked_groups(listed, items, types, keyed, names)
         # GROUP BY ALL takes what HAVING names for one more key on DuckDB, and not on Spark.
         named_in_having = [] if group.endswith(" ALL") else keys + extra
@@ -198,8 +235,9 @@ class Generator(Expressions, Histories):
         if "GROUP BY" in source:
             self.saw("aggregate of aggregate")
 
-    def group_by(self, items: Sequence[str], keyed: Sequence[bool], names: Sequence[str],
-                 extra: Sequence[str]) -> tuple[str, bool]:
+    def group_by(
+        self, items: Sequence[str], keyed: Sequence[bool], names: Sequence[str], extra: Sequence[str]
+    ) -> tuple[str, bool]:
         """GROUP BY by expression, ordinal, alias or ALL, or grouping sets; and whether it can have a grand total."""
         keys = [item for item, key in zip(items, keyed, strict=True) if key] + list(extra)
         if not keys:
@@ -212,7 +250,7 @@ class Generator(Expressions, Histories):
         if style < 0.4 and not extra:
             self.saw("group by ordinal")
             return " GROUP BY " + ", ".join(str(i + 1) for i, key in enumerate(keyed) if key), False
-        if style < 0.5 and not extra:
+        if style < 0.5 and not extra and not self.shadows:
             self.saw("group by alias")
             return " GROUP BY " + ", ".join(n for n, key in zip(names, keyed, strict=True) if key), False
         if style < 0.6 and not extra:
@@ -232,8 +270,9 @@ class Generator(Expressions, Histories):
         chosen = [f"({listed})", *self.random.sample(sets, self.random.choice((1, 2)))]
         return f" GROUP BY GROUPING SETS ({', '.join(chosen)})"
 
-    def ranked_groups(self, listed: list[str], items: Sequence[str], types: Sequence[str], keyed: Sequence[bool],
-                      names: Sequence[str]) -> list[str]:
+    def ranked_groups(
+        self, listed: list[str], items: Sequence[str], types: Sequence[str], keyed: Sequence[bool], names: Sequence[str]
+    ) -> list[str]:
         """A window over aggregates instead of one of the aggregates."""
         places = [i for i, type_ in enumerate(types) if type_ == INT and not keyed[i]]
         if not places:
@@ -242,11 +281,18 @@ class Generator(Expressions, Histories):
         place = self.random.choice(places)
         keys = [item for item, key in zip(items, keyed, strict=True) if key]
         partition = f"PARTITION BY {self.random.choice(keys)} " if keys and self.chance(0.5) else ""
-        listed[place] = f"RANK() OVER ({partition}ORDER BY {items[place]} DESC) AS {names[place]}"
+        if not partition:
+            self.saw("window without partition over aggregate")
+        over = f"RANK() OVER ({partition}ORDER BY {items[place]} DESC)"
+        if self.chance(0.3):
+            self.saw("share of total")
+            over = f"{items[place]} - COUNT(*) OVER ({partition.strip()})"
+        listed[place] = f"{over} AS {names[place]}"
         return listed
 
-    def having(self, columns: Sequence[Column], keys: Sequence[str], depth: int, outer: Sequence[Column],
-               total: bool) -> str:
+    def having(
+        self, columns: Sequence[Column], keys: Sequence[str], depth: int, outer: Sequence[Column], total: bool
+    ) -> str:
         parts = ["COUNT(*) > 0"] if total else []
         if self.chance(0.25):
             self.saw("having")
@@ -323,7 +369,7 @@ class Generator(Expressions, Histories):
     # ---- FROM
 
     def source(self, depth: int, outer: Sequence[Column] = ()) -> tuple[str, list[Column]]:
-        """FROM: one to four relations, joined in every way. Answers its text and the columns that it offers."""
+        """FROM: one to four relations, joined in every way. Returns its text and the columns that it offers."""
         text, columns, table = self.relation(depth)
         tables = [table]
         count = self.random.choices((1, 2, 3, 4), (5, 4, 2, 1) if depth > 0 else (6, 2, 0.5, 0))[0]
@@ -344,6 +390,9 @@ class Generator(Expressions, Histories):
             text, columns = self.join(text, columns, right, theirs)
         if count > 2:
             self.saw("join chain")
+        if count == 1 and not outer and self.chance(0.2):
+            self.saw("bare names")
+            columns = [Column(c.ref.split(".")[-1], c.type) for c in columns]
         return text, columns
 
     def relation(self, depth: int, renamed: bool = False) -> tuple[str, list[Column], str | None]:
@@ -379,8 +428,9 @@ class Generator(Expressions, Histories):
 
     def join(self, text: str, columns: list[Column], right: str, theirs: list[Column]) -> tuple[str, list[Column]]:
         """text JOIN right of a random kind."""
-        kind = self.random.choice(("INNER", "INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL", "LEFT SEMI",
-                                   "LEFT ANTI", "CROSS", "COMMA"))
+        kind = self.random.choice(
+            ("INNER", "INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI", "CROSS", "COMMA")
+        )
         word = kind.removeprefix("LEFT ").lower() if kind in ("LEFT SEMI", "LEFT ANTI") else kind.lower()
         self.saw(f"{word} join")
         if kind == "COMMA" and not any(w in text for w in (" JOIN ", "LATERAL")):
@@ -389,25 +439,6 @@ class Generator(Expressions, Histories):
             return f"{text} CROSS JOIN {right}", columns + theirs
         joined = f"{text} {kind} JOIN {right} ON {self.join_condition(columns, theirs)}"
         return joined, columns if kind in ("LEFT SEMI", "LEFT ANTI") else columns + theirs
-
-    def join_condition(self, columns: Sequence[Column], theirs: Sequence[Column]) -> str:
-        """An equality where types allow one, with more conditions now and then; or a comparison; or TRUE."""
-        pairs = [(a.ref, b.ref) for a in columns for b in theirs if a.type == b.type and a.type != DOUBLE]
-        if not pairs:
-            return "TRUE"
-        a, b = self.random.choice(pairs)
-        operator = self.random.choices(("=", "<", "<>", "<=>"), (8, 1, 0.5, 0.7))[0]
-        if operator == "<=>":
-            self.saw("null-safe join")
-        elif operator != "=":
-            self.saw("theta join")
-        parts = [f"{a} {operator} {b}"]
-        if self.chance(0.2):
-            parts.append(self.predicate([*columns, *theirs]))
-        if self.chance(0.15):
-            a, b = self.random.choice(pairs)
-            parts.append(f"{a} = {b}")
-        return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
 
     def joined_by_name(self, table: str | None) -> tuple[str, list[Column]] | None:
         """NATURAL JOIN, or JOIN … USING, of two tables that have a column in common: those are written bare."""
@@ -455,16 +486,6 @@ class Generator(Expressions, Histories):
         if kind < 0.3 and depth > 0:
             return self.query(depth, types, outer)
         return self.select(depth, types, outer)
-
-    def correlation(self, columns: Sequence[Column], outer: Sequence[Column]) -> str | None:
-        """A condition between a subquery's column and one around it."""
-        pairs = [(a.ref, b.ref) for a in columns for b in outer if a.type == b.type and a.type != DOUBLE]
-        if not pairs:
-            return None
-        self.saw("correlated")
-        a, b = self.random.choice(pairs)
-        operator = self.random.choices(("=", "<", ">=", "<=>", "<>"), (7, 1, 1, 0.5, 0.5))[0]
-        return f"{a} {operator} {b}"
 
     def exists(self, columns: Sequence[Column], depth: int) -> str:
         negated = self.chance(0.4)
@@ -538,6 +559,7 @@ class Generator(Expressions, Histories):
             self.saw("not")
             return f"NOT ({found} AND {self.predicate(columns)})"
         return found
+
 
 def _columns(alias: str, names: Sequence[str], types: Sequence[str]) -> list[Column]:
     return [Column(f"{alias}.{name}", type_) for name, type_ in zip(names, types, strict=True)]

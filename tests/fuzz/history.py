@@ -20,8 +20,11 @@ class Histories(Choices):
 
         Mostly one: what later steps rest on, the support tables, is compared after every step.
         """
-        initial = {name: self.rows(schema, self.random.choice((0, 2, 4, 6, 7))) for name, schema in
-                   self.schemas.items()}
+        initial = {
+            name: self.rows(schema, self.random.choice((0, 2, 4, 6, 7))) for name, schema in self.schemas.items()
+        }
+        if self.chance(0.15):
+            initial = self.with_copies(initial)
         if any(not rows for rows in initial.values()):
             self.saw("empty table")
         state = {name: Counter(rows) for name, rows in initial.items()}
@@ -32,6 +35,15 @@ class Histories(Choices):
                 state[name] = state[name] - Counter(change.deleted) + Counter(change.inserted)
             steps.append(step)
         return initial, tuple(steps)
+
+    def with_copies(self, initial: dict[str, tuple[Row, ...]]) -> dict[str, tuple[Row, ...]]:
+        """One row of one table many times: its copies must be counted, wherever they go."""
+        name = self.random.choice(list(initial))
+        if initial[name]:
+            self.saw("many copies")
+            copies = (self.random.choice(initial[name]),) * self.random.choice((3, 5, 12, 50))
+            return {**initial, name: initial[name] + copies}
+        return initial
 
     def step(self, state: dict[str, Counter[Row]]) -> dict[str, Change]:
         tables = [name for name in self.schemas if self.chance(0.5)] or [self.random.choice(list(self.schemas))]
@@ -61,7 +73,7 @@ class Histories(Choices):
             self.saw("update")
             place = self.random.randrange(len(schema))
             values = DOMAINS[schema[place][1]]
-            inserted += [(*row[:place], self.random.choice(values), *row[place + 1:]) for row in deleted]
+            inserted += [(*row[:place], self.random.choice(values), *row[place + 1 :]) for row in deleted]
         if inserted:
             self.saw("insert")
         if deleted:

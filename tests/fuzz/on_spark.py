@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deferred.algebra.delta import Program, differentiate
-from deferred.algebra.plan import COUNT
-from deferred.spark.engine import Engine
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT
+from deferred.algebra.delta import differentiate
+from deferred.algebra.program import Program
+from deferred.algebra.strategy import support_tables
+from deferred.spark.engine import OWN_SETTINGS
+from deferred.spark.session import settings
 from deferred.sql.bind import Bound, bind
-from deferred.sql.render import Renderer
-from deferred.sql.supporting import contents
+from deferred.sql.render import Renderer, named_table
 from deferred.sql.types import Types
 from tests.fuzz.duck import CannotRun, Row, Schema, netted, plain
 
@@ -22,7 +26,7 @@ class SparkDatabase:
     def __init__(self, spark: Any, schemas: Mapping[str, Schema]) -> None:
         self.spark, self.schemas = spark, schemas
         self.state: dict[str, Counter[Row]] = {}
-        self._renderer = Renderer(self, broadcast=False)
+        self._renderer = Renderer(self, small_changes=False)
         self._types = Types(lambda sql: [(f.name, f.dataType.simpleString()) for f in spark.sql(sql).schema.fields])
 
     def close(self) -> None:
@@ -30,17 +34,17 @@ class SparkDatabase:
 
     # ---- what the renderer asks
 
-    def scan(self, table: str) -> str:
-        return f"`{table}`"
+    def scan(self, table: str) -> exp.Expr:
+        return named_table(table)
 
-    def change(self, table: str) -> str:
-        return f"`changes of {table}`"
+    def change(self, table: str) -> exp.Expr:
+        return named_table(f"changes of {table}")
 
-    def ref(self, name: str) -> str:
-        return f"`{name}`"
+    def temporary(self, name: str) -> exp.Expr:
+        return named_table(name)
 
-    def stored(self, name: str) -> str:
-        return f"`{name}`"
+    def stored(self, name: str) -> exp.Expr:
+        return named_table(name)
 
     def bind(self, sql: str) -> Bound:
         return bind(sql, lambda path: (path[-1], self.schemas[path[-1]]), self._types)
@@ -54,8 +58,11 @@ class SparkDatabase:
 
     def log(self, name: str, change: Mapping[Row, int]) -> None:
         """Write the net log of a table: signed counts, none zero."""
-        self._view(f"changes of {name}", [(*row, n) for row, n in change.items() if n],
-                   f"{self._columns(name)}, `{COUNT}` bigint")
+        self._view(
+            f"changes of {name}",
+            [(*row, n) for row, n in change.items() if n],
+            f"{self._columns(name)}, `{COUNT}` bigint",
+        )
 
     def _columns(self, name: str) -> str:
         return ", ".join(f"`{c}` {t.replace(': ', ':')}" for c, t in self.schemas[name])
@@ -82,32 +89,38 @@ class SparkDatabase:
 
     def keep(self, bound: Bound) -> None:
         """Fill the view's support tables at the current state."""
-        for name, plan in contents(bound.plan).items():
+        for name, plan in support_tables(bound.plan).items():
             self._store(name, self.spark.sql(self._renderer.render(plan)))
 
-    def strays(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
-        """The support tables that do not hold what they would if they were filled now: what they hold, and should."""
-        states = {name: (self._bag(f"SELECT * FROM `{name}`"), self._bag(self._renderer.render(plan)))
-                  for name, plan in contents(bound.plan).items()}
+    def wrong_support_tables(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
+        """The support tables whose rows differ from those computed from scratch: (actual, expected) rows."""
+        states = {
+            name: (self._bag(f"SELECT * FROM `{name}`"), self._bag(self._renderer.render(plan)))
+            for name, plan in support_tables(bound.plan).items()
+        }
         return {name: (kept, fresh) for name, (kept, fresh) in states.items() if kept != fresh}
 
     def _store(self, name: str, frame: Any) -> None:
         frame.localCheckpoint().createOrReplaceTempView(f"`{name}`")
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
-        """Run the delta program; answers the net signed change of each row."""
+        """Run the delta program; returns the net signed change of each row."""
         program = differentiate(bound.plan, changed, bound.types)
         if program.result is None:
             return Counter()
-        with Engine(self.spark).temporaries():
+        with settings(self.spark, OWN_SETTINGS):
             return self._run(program)
 
     def _run(self, program: Program) -> Counter[Row]:
         assert program.result is not None
         for step in program.steps:
             skipped = step.when is not None and not self.spark.sql(f"SELECT 1 FROM `{step.when}` LIMIT 1").collect()
-            self._store(step.name, self.spark.sql(
-                f"SELECT * FROM ({self._renderer.render(step.plan)}) AS q{' WHERE FALSE' if skipped else ''}"))
+            self._store(
+                step.name,
+                self.spark.sql(
+                    f"SELECT * FROM ({self._renderer.render(step.plan)}) AS q{' WHERE FALSE' if skipped else ''}"
+                ),
+            )
         rows = self.spark.sql(self._renderer.render(program.result)).collect()
         self._move(program)
         return netted(rows)

@@ -6,9 +6,11 @@ from collections import Counter
 
 import pytest
 
+from tests.fuzz.aggregates import ARGUMENTS, calls, exact
 from tests.fuzz.case import FAMILIES, Case, Change
 from tests.fuzz.check import Failure, check, script, shrink, smaller_queries
 from tests.fuzz.run import SHARED, Result, case_of, run
+from tests.fuzz.spark_generator import CONSTRUCTS, spark_case_of
 
 SEEDS = range(1050)
 PART = 150
@@ -30,13 +32,15 @@ def occurring() -> Counter[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", SEEDS[::PART])
 def test_views_equal_their_recomputation(first: int, seen: Result) -> None:
-    seeds = SEEDS[first:first + PART]
+    seeds = SEEDS[first : first + PART]
     for case, failure in run(seeds, seen):
         if failure is not None:
             small = shrink(case, failure.kind)
             pytest.fail(f"{failure}\n\n{script(small, failure)}")
-    print(f"seeds {seeds[0]} to {seeds[-1]}: {seen.checked} views so far, {seen.refused} refused, "
-          f"{seen.skipped} that DuckDB cannot run")
+    print(
+        f"seeds {seeds[0]} to {seeds[-1]}: {seen.checked} views so far, {seen.refused} refused, "
+        f"{seen.skipped} that DuckDB cannot run"
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -46,11 +50,22 @@ def test_every_construct_occurs(family: str, occurring: Counter[str]) -> None:
         assert occurring[construct] > 0, f"the generator has lost {construct}"
 
 
+def test_every_construct_of_spark_occurs() -> None:
+    occurring = sum((spark_case_of(seed)[1] for seed in range(250)), start=Counter[str]())
+    assert [construct for construct in CONSTRUCTS if not occurring[construct]] == []
+
+
+def test_every_exact_aggregate_has_its_place_in_random_views() -> None:
+    assert exact() == ARGUMENTS.keys()
+    drawn = {name for found in calls().values() for name, _ in found}
+    assert drawn <= set(FAMILIES["aggregates"])
+
+
 def test_nearly_all_views_are_checked() -> None:
     """A generator of views that are refused would check nothing."""
     result = Result()
-    assert all(failure is None for _, failure in run(range(2 * SHARED), result))
-    assert result.checked >= 0.95 * 2 * SHARED, result.reasons
+    assert all(failure is None for _, failure in run(range(SHARED), result))
+    assert result.checked >= 0.95 * SHARED, result.reasons
 
 
 def test_the_same_seed_gives_the_same_case() -> None:
@@ -65,18 +80,20 @@ WRONG = Case(
 )
 
 
-def test_what_is_wrong_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a broken delta rule, a filter that forgets deletions, the shrinker leaves one row, one step, one table."""
-    from deferred.algebra.plan import COUNT, Filter, Scan
-    from deferred.algebra.scalar import column, integer
+    from deferred.algebra.bags import COUNT, bigint
+    from deferred.algebra.operators import Filter, Scan
+    from deferred.algebra.scalar import column
 
     def forgetful(self, d):  # type: ignore[no-untyped-def]
         from sqlglot import exp
 
-        from deferred.algebra.plan import Change as Log
+        from deferred.algebra.operators import Change as Log
+
         if self.table not in d.changed:
             return None
-        return Filter(Log(self.table, self.names, self.ids), exp.GT(this=column(COUNT), expression=integer(0)))
+        return Filter(Log(self.table, self.names, self.ids), exp.GT(this=column(COUNT), expression=bigint(0)))
 
     monkeypatch.setattr(Scan, "delta", forgetful)
     with pytest.raises(Failure) as caught:

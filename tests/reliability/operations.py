@@ -1,0 +1,222 @@
+"""The operations that are killed, the warehouse they work on, how its history goes on, and what is compared then."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deferred import DeferredError, Warehouse
+from deferred.log.delta_log import DeltaLog
+from deferred.maintenance import files
+from deferred.sql.viewfile import parse_view
+from tests.engine.support import bag
+
+GROUPS = "SELECT r.a, COUNT(*) AS n, SUM(t.d) AS total FROM r JOIN t ON r.a = t.a GROUP BY r.a"
+TABLES = {
+    "r": ("feed", "a INT, b INT, s STRING", "(1, 1, 'x'), (1, 1, 'x'), (2, NULL, 'y')"),
+    "t": ("feed", "a INT, d DECIMAL(8,2)", "(1, 1.50), (2, 2.25), (3, 4.00)"),
+    "h": ("table", "a INT, s STRING", "(1, 'one'), (2, 'two')"),
+    "spare": ("feed", "a INT", "(1)"),
+    "fed": (None, "a INT", "(1), (2)"),
+    "handed": (None, "a INT", "(1), (2)"),
+}
+"""Each table with its log, or None where it is not tracked; its columns and rows."""
+VIEWS = {
+    "v": ("combined", GROUPS),
+    "bag": ("immediate", "SELECT a, s FROM r WHERE b IS NOT NULL"),
+    "named": ("combined", "SELECT s, COUNT(*) AS n FROM h GROUP BY s"),
+    "gone": ("base_log", "SELECT a, s FROM r"),
+}
+
+
+def prepare(folder: Path, remote: str) -> None:
+    """A warehouse in the middle of its work: a batch that waits, a commit that nobody has seen, rows handed over."""
+    with opened(folder, None, remote) as wh:
+        for name, (log, columns, values) in TABLES.items():
+            path = f"{folder}/tables/{name}"
+            wh.spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta")
+            wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES {values}")
+            if log is not None:
+                wh.track(name, path, log=log)
+        for name, (scenario, sql) in VIEWS.items():
+            wh.create_view(name, sql, scenario=scenario)
+        with wh.transaction() as tx:
+            tx.insert("t", [(1, 9), (2, 1)])
+            tx.delete("r", "a = 2")
+        wh.propagate("v")
+        write(wh, "t", "INSERT INTO {} VALUES (1, 3), (3, 3)")
+        write(wh, "h", "INSERT INTO {} VALUES (3, 'two')")
+
+
+def opened(folder: Path, metadata_url: str | None, remote: str) -> Warehouse:
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(remote).create() if remote else None
+    return Warehouse.open(path=folder / "warehouse", metadata_url=metadata_url, spark=session)
+
+
+def write(wh: Warehouse, table: str, statement: str) -> None:
+    """Another job writes a table."""
+    folder = Path(wh.settings.path).parent / "tables" / table
+    wh.spark.sql(statement.format(f"delta.`{folder}`"))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is killed. `again` is what a user does after the crash: by default the same; it may find that all is done."""
+
+    run: Callable[[Warehouse], Any]
+    again: Callable[[Warehouse], Any] | None = None
+    views: tuple[str, ...] = ("v",)
+    """The views that are refreshed and verified afterwards."""
+
+    def repeat(self, wh: Warehouse) -> str:
+        """Run it again. An error is no failure by itself: what was done already may be refused."""
+        try:
+            (self.again or self.run)(wh)
+        except DeferredError as error:
+            return f"{type(error).__name__}: {error}"
+        return "done"
+
+
+def _transaction(wh: Warehouse) -> None:
+    with wh.transaction() as tx:
+        tx.insert("r", [(3, 30, "killed"), (3, 30, "killed")])
+        tx.update("t", {"d": "d + 100"}, "a = 3")
+        tx.delete("r", "a = 1 AND s = 'x'")
+
+
+def _transaction_again(wh: Warehouse) -> None:
+    """A transaction that has its redo record is finished by whoever comes next; only one that has none is repeated."""
+    wh.sync()
+    if not bag(wh.sql("SELECT a FROM r WHERE s = 'killed'")):
+        _transaction(wh)
+
+
+def _failing(wh: Warehouse) -> None:
+    with wh.transaction() as tx:
+        tx.insert("t", [(1, 77)])
+        tx.update("r", {"b": "CAST(s AS INT)"})
+
+
+def _hand_over(wh: Warehouse) -> None:
+    wh.append_changes("h", insertions=[(3, "two")])
+
+
+def _replace(wh: Warehouse) -> None:
+    text = "CREATE OR REPLACE MATERIALIZED VIEW gone WITH (scenario = 'combined') AS SELECT DISTINCT a FROM r"
+    files.create(wh, parse_view(text))
+
+
+def _replay(wh: Warehouse) -> None:
+    commits = wh.commits("r")
+    wh.replay("gone", commits[0].timestamp, commits[-1].timestamp, "24h")
+
+
+def _path(wh: Warehouse, table: str) -> Path:
+    return Path(wh.settings.path).parent / "tables" / table
+
+
+OPERATIONS: dict[str, Operation] = {
+    "track": Operation(lambda wh: wh.track("fed", _path(wh, "fed")), views=()),
+    "track, log handed over": Operation(lambda wh: wh.track("handed", _path(wh, "handed"), log="table"), views=()),
+    "untrack": Operation(lambda wh: wh.untrack("spare"), views=()),
+    "transaction": Operation(_transaction, _transaction_again, views=("v", "bag")),
+    "transaction that is undone": Operation(_failing, views=("v", "bag")),
+    "append_changes": Operation(_hand_over, views=("named",)),
+    "sync": Operation(lambda wh: wh.sync()),
+    "propagate": Operation(lambda wh: wh.propagate("v")),
+    "partial_refresh": Operation(lambda wh: wh.partial_refresh("v")),
+    "refresh": Operation(lambda wh: wh.refresh("v")),
+    "refresh, partial first": Operation(lambda wh: wh.refresh("v", order="partial_first")),
+    "refresh, recomputed": Operation(lambda wh: wh.refresh("v", full=True)),
+    "rebuild": Operation(lambda wh: wh.rebuild("v")),
+    "create": Operation(lambda wh: wh.create_view("made", GROUPS, scenario="differential"), views=("made",)),
+    "replace": Operation(_replace, views=("gone",)),
+    "drop": Operation(lambda wh: wh.drop_view("gone"), views=()),
+    "replay": Operation(_replay, views=("gone",)),
+    "gc": Operation(lambda wh: wh.gc(retain_hours=0)),
+}
+
+
+# ---- afterwards
+
+
+def carry_on(wh: Warehouse, operation: Operation) -> dict[str, Any]:
+    """The history goes on: a transaction, a foreign commit, refreshes. Returns what must equal a run without a crash."""
+    wh.sync()
+    with wh.transaction() as tx:
+        tx.insert("r", [(3, 5, "on"), (1, None, "on")])
+        tx.delete("t", "d = 1.50")
+    for name in operation.views:
+        wh.refresh(name)
+        wh.verify(name)
+    wh.gc(retain_hours=0)
+    return state(wh)
+
+
+def state(wh: Warehouse) -> dict[str, Any]:
+    """All that a user can see, without what differs from run to run: times, ids, numbers of versions."""
+    root = Path(str(wh.settings.path))
+    metadata = wh._context.metadata
+    fresh = {view["name"]: view for view in wh.status()}
+    return {
+        "tables": {t.name: (t.kind, rows(wh, t.location)) for t in wh.tables()},
+        "views": {
+            v.name: {
+                "sql": v.sql,
+                "state": v.state,
+                "problem": v.problem,
+                "fresh": fresh[v.name]["fresh"],
+                "pending": fresh[v.name]["pending_batches"],
+                "batches twice": twice(v.location),
+            }
+            for v in wh.views()
+        },
+        "unfinished transactions": len(metadata.transactions.pending()),
+        "unfinished operations": sorted(o.kind for o in wh.history(limit=1000) if o.state == "running"),
+        "leases": leases(wh),
+        "folders": {
+            kind: sorted(re.sub("-[0-9a-f]{8}$", "", p.name) for p in (root / kind).glob("*"))
+            for kind in ("views", "logs", "transactions", "history")
+        },
+    }
+
+
+def rows(wh: Warehouse, location: str) -> list[str]:
+    """The rows of a table as text, in an order of their own."""
+    return sorted(map(str, wh.spark.sql(f"SELECT * FROM delta.`{location}`").collect()))
+
+
+def twice(location: str) -> list[str]:
+    """Batches that were committed more than once."""
+    found = []
+    for table, kind in (("mv", "refresh"), ("differential", "propagate")):
+        marks = [
+            c.mark["batch"]
+            for c in DeltaLog(f"{location}/{table}").newest_first()
+            if (c.mark or {}).get("kind") == kind
+        ]
+        found += [f"{kind} {batch}" for batch in set(marks) if marks.count(batch) > 1]
+    return found
+
+
+def leases(wh: Warehouse) -> list[str]:
+    """The leases that somebody alive still holds."""
+    from sqlalchemy import select
+
+    from deferred.log.context import is_dead
+    from deferred.metadata.models import LeaseRow
+
+    with wh._context.metadata._database.read() as session:
+        held = session.scalars(select(LeaseRow)).all()
+        return sorted(lease.name for lease in held if not is_dead(lease.owner.rsplit("-", 1)[0]))
+
+
+def environment() -> dict[str, str]:
+    """The environment without settings of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DEFERRED_", "SPARK_CONNECT_"))}
