@@ -61,6 +61,10 @@ def track(
     source = trackable(log)
     check_free(context, name)
     location = locate(context, path_or_name)
+    if "%" in location:
+        raise InvalidInputError(
+            f"{location} has a percent sign in its path, which delta-rs reads as an escape. Move the table to another path."
+        )
     same = next((t for t in context.metadata.tables.all() if t.location == location), None)
     if same is not None:
         raise NameTakenError(f"{path_or_name} is tracked already, as {same.name}.")

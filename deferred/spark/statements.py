@@ -19,6 +19,12 @@ def statement_text(statement: Statement) -> str:
     return statement if isinstance(statement, str) else text(statement)
 
 
+_REMEDIES = {
+    "UNRESOLVED_ROUTINE": " A function that views use must be found by every process: name it in [functions] of the "
+    "configuration, or make it with CREATE FUNCTION; a temporary function is known to one session only."
+}
+"""What a user can do about an error of Spark, by its condition."""
+
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\]\s*(.*)$", re.DOTALL)
 
 
@@ -33,7 +39,8 @@ def translated() -> Iterator[None]:
     except ParseException as error:
         raise InvalidSQLError(f"Spark does not parse the SQL: {brief(str(error))}") from error
     except AnalysisException as error:
-        raise InvalidSQLError(f"Spark refuses the SQL: {brief(str(error))}") from error
+        remedy = _REMEDIES.get(error.getCondition() or "", "")
+        raise InvalidSQLError(f"Spark refuses the SQL: {brief(str(error))}{remedy}") from error
     except PySparkException as error:
         raise SparkFailure(brief(str(error))) from error
     except Py4JError as error:

@@ -43,7 +43,7 @@ QUERIES: list[tuple[str, type[DeferredError], list[str]]] = [
     ("SELECT SUM(a) AS x FROM r WHERE SUM(a) > 1", InvalidSQLError, ["SUM", "WHERE"]),
     ("SELECT a FROM r UNION SELECT a, d FROM t", InvalidSQLError, ["1", "2"]),
     ("SELECT NULL AS x FROM r", UnsupportedSQLError, ["x", "void"]),
-    ("SELECT MAP(a, s) AS m FROM r", UnsupportedSQLError, ["m", "map"]),
+    ("SELECT PARSE_JSON(s) AS m FROM r", UnsupportedSQLError, ["m", "variant"]),
     ("SELECT a AS _deferred_n FROM r", InvalidSQLError, ["_deferred_n"]),
     ("SELECT v.a FROM v", UnknownObjectError, ["v"]),
 ]

@@ -38,16 +38,17 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("first", range(0, len(EXPRESSIONS), TOGETHER))
 def test_expressions_survive_the_way_through_the_plan(spark: Any, first: int) -> None:
     engine = Engine(spark)
-    spark.sql(f"SELECT * FROM {ROWS}").createOrReplaceTempView("expressions_t")
-    schema = engine.columns("SELECT * FROM expressions_t")
-    chosen = EXPRESSIONS[first : first + TOGETHER]
-    outputs = ", ".join(f"{expression} AS z{number}" for number, expression in enumerate(chosen))
-    text = f"SELECT {outputs} FROM expressions_t AS t"
-    bound = bind(text, lambda path: (path[-1], schema), Types(engine.columns))
-    wanted, found = spark.sql(text), spark.sql(Renderer(ReadableLeaves()).render(bound.plan))
-    for number, expression in enumerate(chosen):
-        assert ddl(found.schema[number].dataType) == ddl(wanted.schema[number].dataType), expression
-        assert bound.types[bound.plan.columns[number]] == ddl(wanted.schema[number].dataType), expression
-    for left, right in zip(wanted.collect(), found.collect(), strict=True):
+    with engine.operation() as own:  # its statements share a session, so they see its temporary view
+        own.sql(f"SELECT * FROM {ROWS}").createOrReplaceTempView("expressions_t")
+        schema = engine.columns("SELECT * FROM expressions_t")
+        chosen = EXPRESSIONS[first : first + TOGETHER]
+        outputs = ", ".join(f"{expression} AS z{number}" for number, expression in enumerate(chosen))
+        text = f"SELECT {outputs} FROM expressions_t AS t"
+        bound = bind(text, lambda path: (path[-1], schema), Types(engine.columns))
+        wanted, found = own.sql(text), own.sql(Renderer(ReadableLeaves()).render(bound.plan))
         for number, expression in enumerate(chosen):
-            assert plain(left[number]) == plain(right[number]), expression
+            assert ddl(found.schema[number].dataType) == ddl(wanted.schema[number].dataType), expression
+            assert bound.types[bound.plan.columns[number]] == ddl(wanted.schema[number].dataType), expression
+        for left, right in zip(wanted.collect(), found.collect(), strict=True):
+            for number, expression in enumerate(chosen):
+                assert plain(left[number]) == plain(right[number]), expression

@@ -58,7 +58,7 @@ def test_a_declared_function_is_maintained_like_any_other(own: Any, tmp_path: Pa
         "SELECT loud(s) AS s, COUNT(*) AS n FROM r WHERE loud(s) <> 'Z!' GROUP BY loud(s)",
         refresh_policy="incremental_strict",
     )
-    own.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION twice(x INT) RETURNS INT DETERMINISTIC RETURN x * 2")
+    own.spark.sql("CREATE OR REPLACE FUNCTION twice(x INT) RETURNS INT DETERMINISTIC RETURN x * 2")
     own.create_view("doubled", "SELECT twice(a) AS a, s FROM r WHERE twice(a) > 2", refresh_policy="incremental_strict")
     own.spark.sql(f"INSERT INTO delta.`{tmp_path / 'r'}` VALUES (3, 'x'), (4, 'z')")
     own.spark.sql(f"DELETE FROM delta.`{tmp_path / 'r'}` WHERE s = 'y'")
@@ -72,12 +72,19 @@ def test_a_declared_function_is_maintained_like_any_other(own: Any, tmp_path: Pa
 @pytest.mark.parametrize("call", ["lucky(a)", "random_twice(a)"])
 def test_a_function_that_is_declared_nondeterministic_is_refused(own: Any, call: str) -> None:
     own.spark.sql(
-        "CREATE OR REPLACE TEMPORARY FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC RETURN x * rand()"
+        "CREATE OR REPLACE FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC RETURN x * rand()"
     )
     for sql in (f"SELECT {call} AS n FROM r", f"SELECT a FROM r WHERE {call} > 1", f"SELECT MAX({call}) AS m FROM r"):
         with refused(NondeterministicSQLError, call.split("(")[0], "nondeterministic"):
             own.create_view("v", sql, refresh_policy="incremental")
     assert own.views() == []
+
+
+def test_a_function_of_one_session_is_refused(own: Any) -> None:
+    """Like a view of Spark's own: another process would not find the function."""
+    own.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION only_here(x INT) RETURNS INT RETURN x * 3")
+    with refused(InvalidSQLError, "only_here", "[functions]"):
+        own.create_view("v", "SELECT only_here(a) AS a FROM r")
 
 
 def test_an_unknown_function_is_named(own: Any) -> None:
