@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
-from deferred.algebra.operators import Aggregate, Distinct, Scan, SetOperation, Window
+from deferred.algebra.operators import Scan
 from deferred.algebra.plan import Plan
 from deferred.algebra.types import as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
@@ -115,14 +115,7 @@ TAKES_PADDED = ("count", "min", "max", "length", "char_length", "concat", "upper
 def _refuse_uncomparable(bound: Bound) -> None:
     """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
     for node in bound.plan.walk():
-        keys: Sequence[str] = ()
-        if isinstance(node, Aggregate):
-            keys = node.keys
-        elif isinstance(node, Window):
-            keys = node.partition
-        elif isinstance(node, (Distinct, SetOperation)):
-            keys = node.columns
-        if any(has_no_order(bound.types[key]) for key in keys):
+        if any(has_no_order(bound.types[key]) for key in node.looked_up_by):
             raise UnsupportedSQLError(
                 f"{type(node).__name__} has a map among its keys, by which rows cannot be looked up."
             )

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.linking import filtered
-from deferred.algebra.operators import Aggregate, Distinct, Join, Limit, Project, SetOperation, UnionAll, Values
+from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, SetOperation, UnionAll, Values
 from deferred.algebra.operators.project import pick
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
@@ -316,7 +316,7 @@ class Binder:
                     f"A subquery used as a value must have one column, not {len(fields)}: {text(node)[:80]}."
                 )
             plan = pick(relation.plan, [fields[0].id])
-            if not _one_row(plan):
+            if not plan.one_row:
                 # There is at most one row, so any aggregate gives its value; a maximum can be kept in a support table.
                 whole = "ANY_VALUE" if has_no_order(self.column_types[fields[0].id]) else "MAX"
                 single = fill(
@@ -549,15 +549,6 @@ def struct_fields_named(node: exp.Expr) -> exp.Expr:
             named.append(exp.alias_(field.copy(), field.name, quoted=True) if plain else field)
         struct.set("expressions", named)
     return result
-
-
-def _one_row(plan: Plan) -> bool:
-    """Whether a plan yields exactly one row whatever it reads: a projection of global aggregates."""
-    while isinstance(plan, Project):
-        plan = plan.child
-    if isinstance(plan, Join):
-        return plan.condition is None and all(map(_one_row, plan.inputs))
-    return isinstance(plan, Aggregate) and not plan.keys
 
 
 def _number(node: exp.Expr, clause: str) -> int | None:

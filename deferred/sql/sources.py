@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.operators import ANTI, FULL, LEFT, SEMI, Join, OuterJoin, Project, Scan, Values
+from deferred.algebra.operators import ANTI, FULL, LEFT, SEMI, OuterJoin, Project, Scan, Values
 from deferred.algebra.operators.join import product_of
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import Scalar, all_true, column, conjunction, conjuncts, equated_columns
+from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns
 from deferred.algebra.types import compared_exactly
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, pivoting, subquery
@@ -222,14 +222,16 @@ def hide_inexact_equalities(node: Plan, types: Mapping[str, str]) -> Plan:
 
     Rules conclude b = k from a = b and a = k. Across types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
     """
-    if not isinstance(node, (Join, OuterJoin)) or node.condition is None:
-        return node
-    parts = [part.copy() for part in conjuncts(node.condition)]
-    inexact = [
-        part
-        for part in parts
-        if (pair := equated_columns(part)) and not compared_exactly(*map(types.__getitem__, pair))
-    ]
-    for part in inexact:
-        part.set("this", exp.Paren(this=part.this))
-    return replace(node, condition=conjunction(parts)) if inexact else node  # type: ignore[arg-type]
+
+    def hidden(condition: Scalar) -> Scalar:
+        parts = [part.copy() for part in conjuncts(condition)]
+        inexact = [
+            part
+            for part in parts
+            if (pair := equated_columns(part)) and not compared_exactly(*map(types.__getitem__, pair))
+        ]
+        for part in inexact:
+            part.set("this", exp.Paren(this=part.this))
+        return all_true(parts) if inexact else condition
+
+    return node.with_join_condition(hidden)

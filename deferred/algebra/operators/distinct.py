@@ -14,9 +14,9 @@ from deferred.algebra.operators.counts import NEW, OLD, changed_rows, counts_of_
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import TOUCHED_ROWS, Strategy
+from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Unary):
+class Distinct(Barrier, Unary):
     """ε: every row of E once."""
 
     row_by_row = False
+    one_row = False
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -39,6 +40,13 @@ class Distinct(Unary):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return self.columns
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return self.columns
+
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(self.columns),)
@@ -66,6 +74,9 @@ class Distinct(Unary):
     @property
     def strategy(self) -> Strategy:
         return TOUCHED_ROWS
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return f"the changed rows, and the same rows in {listed_tables(self)}"

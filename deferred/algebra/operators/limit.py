@@ -29,10 +29,10 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same
-from deferred.algebra.strategy import Keeping, Strategy
+from deferred.algebra.strategy import Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -89,7 +89,7 @@ class KeptRows(Keeping):
 
 
 @dataclass(frozen=True, eq=False)
-class Limit(Unary):
+class Limit(Barrier, Unary):
     """The first rows of E in an order, after an offset; ties are broken by the rows' own values."""
 
     order: tuple[exp.Ordered, ...]
@@ -98,6 +98,8 @@ class Limit(Unary):
     kept: KeptRows | None = None
 
     row_by_row = False
+    one_row = False
+    looked_up_by = ()
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -105,6 +107,9 @@ class Limit(Unary):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -130,6 +135,11 @@ class Limit(Unary):
     @property
     def strategy(self) -> Strategy:
         return over_everything(self.child) if self.kept is None else self.kept
+
+    def supported(self, tables: SupportTables) -> Plan:
+        if self.count is None:
+            return tables.over_kept_rows(self)
+        return replace(self, kept=KeptRows(tables.names()))
 
     def reads(self, labels: Labels) -> str:
         tables = listed_tables(self)

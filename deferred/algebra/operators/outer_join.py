@@ -4,7 +4,7 @@ maintained at the touched keys."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,9 @@ from deferred.algebra.operators.project import Project, minus, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan, Writer, used
-from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated, equated_columns, product
-from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy
+from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
+from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, equated, equated_columns, product
+from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy, SupportTables
 from deferred.errors import UnsupportedSQLError
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class OuterJoin(Plan):
     condition: Scalar
 
     row_by_row = False
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,6 +69,22 @@ class OuterJoin(Plan):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return None
+
+    def origin(self, name: str) -> Origin | None:
+        return None
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        return self, []
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        """σ_p(E ⟕ F) = σ_p(E) ⟕ F for a condition on columns of E; of a full join some rows have none."""
+        if self.kind == FULL or not columns_of(equality) <= set(self.left.columns):
+            return None
+        below = self.left.joined_on(equality)
+        return None if below is None else replace(self, left=below)
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return replace(self, condition=change(self.condition))
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         asked = needed | used(self.condition)
@@ -202,6 +220,9 @@ class OuterJoin(Plan):
     @property
     def strategy(self) -> Strategy:
         return TOUCHED_KEYS if self._equated() else TOUCHED_ROWS
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         if self.strategy is TOUCHED_KEYS:

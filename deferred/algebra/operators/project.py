@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.plan import Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, column, is_column, negated
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -29,6 +29,7 @@ class Project(Unary):
     outputs: tuple[tuple[str, Scalar], ...]
 
     row_by_row = True
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -46,6 +47,27 @@ class Project(Unary):
             return None
         passed = {e.name: out for out, e in self.outputs if is_column(e)}
         return tuple(passed[c] for c in below) if set(below) <= passed.keys() else None
+
+    @property
+    def one_row(self) -> bool:
+        return self.child.one_row
+
+    def origin(self, name: str) -> Origin | None:
+        expression = dict(self.outputs)[name]
+        return self.child.origin(expression.name) if is_column(expression) else None
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        child, parts = self.child.pulled_up()
+        if not parts:
+            return (self if child is self.child else Project(child, self.outputs)), []
+        extra = sorted((used(*parts) & set(child.columns)) - set(self.columns))
+        return Project(child, (*self.outputs, *((c, column(c)) for c in extra))), parts
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        return None
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return self
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (used(*(e for _, e in needed_outputs(self.outputs, needed))),)
@@ -68,6 +90,9 @@ class Project(Unary):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "the changed rows"

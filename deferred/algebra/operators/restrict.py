@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Derived, Keys, Plan, Writer, used
+from deferred.algebra.plan import Derived, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, rewrite
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class Restrict(Derived):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return tuple(value for pair in self.keys.on for value in pair)
+
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)

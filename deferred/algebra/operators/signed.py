@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Derived, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ class Net(Derived, Unary):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
+
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)
@@ -58,6 +61,9 @@ class Summed(Derived, Unary):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
+
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)
@@ -89,6 +95,9 @@ class Repeat(Derived, Unary):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
+
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Leaf, Plan, Writer
+from deferred.algebra.plan import Derived, Keys, Leaf, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ class Temporary(Derived, Leaf):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
+
+    def origin(self, name: str) -> Origin | None:
+        return self, name
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)
@@ -60,6 +63,9 @@ class Stored(Derived, Leaf):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
+
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)
