@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from deferred.algebra.nested import identity
-from deferred.algebra.types import equality_is_coarser
+from deferred.algebra.types import Columns, equality_is_coarser
 
 COUNT = "_deferred_n"
 """The column of a signed bag that says how often a row is inserted (positive) or deleted (negative)."""
@@ -33,8 +33,6 @@ BATCH = "_deferred_batch"
 
 GONE = "_deferred_gone"
 """Whether a batch took a key away: then its row has only the key."""
-
-Columns = Sequence[tuple[str, str]]
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
@@ -397,6 +395,12 @@ def merge_by_row(target: exp.Table, columns: Columns, changes: exp.Expr, present
         exp.When(matched=False, condition=_is(INSERT), then=_inserted(names)),
     ]
     return _merge(target, source, on, whens)
+
+
+def merge_nothing(target: exp.Table) -> exp.Merge:
+    """A MERGE that changes no row: its condition never holds."""
+    one = exp.Select(expressions=[alias(exp.Literal.number(1), "one")])
+    return _merge(target, one, exp.false(), [exp.When(matched=True, then=exp.Var(this="DELETE"))])
 
 
 def replace_where(target: exp.Table, names: Sequence[str], condition: exp.Expr, rows: exp.Expr) -> exp.Insert:

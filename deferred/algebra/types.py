@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+Columns = Sequence[tuple[str, str]]
+"""The columns of a table or a query in order: (name, type as DDL)."""
 
 INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
 FLOATING = frozenset({"float", "double"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from deferred import failpoints
-from deferred.algebra.bags import Columns
+from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.log.delta_log import readable
 from deferred.log.tracking import trusted_again

@@ -25,7 +25,6 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     BATCH,
     GONE,
-    Columns,
     appended,
     column,
     insert_into,
@@ -37,6 +36,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Program
 from deferred.algebra.strategy import support_tables
+from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta, readable

@@ -15,6 +15,7 @@ from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Sc
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.plan import PARTS, Barrier, Derived, Keys, Leaf, Plan, Unary, free, transformed
 from deferred.algebra.scalar import column
+from tests.algebra import strategies
 
 SHARED = {Leaf, Unary, Barrier, Derived}
 """Bases of operators, none of them an operator."""
@@ -60,6 +61,11 @@ def test_every_operator_states_every_part(operator: type[Plan]) -> None:
     assert isinstance(operator.row_by_row, bool)
     assert operator.__module__.startswith(operators.__name__), "an operator has a file in operators"
     assert operator.__doc__
+
+
+def test_random_plans_contain_every_operator_that_a_query_can_have() -> None:
+    drawn = {**strategies.FORMS, **strategies.LEAVES, **strategies.ONLY_KEEPING}
+    assert set(drawn) == {c for c in OPERATORS if not issubclass(c, Derived)}, "an operator has a form in strategies.py"
 
 
 DERIVED = (

@@ -13,14 +13,12 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, column, net, select
 from deferred.algebra.nested import extends, narrowed
-from deferred.algebra.types import as_read
+from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, LogLostError, StorageError
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
-
-Columns = Sequence[tuple[str, str]]
 
 _NEVER_WRITTEN = (
     "DELTA_MISSING_CHANGE_DATA",
