@@ -245,7 +245,7 @@ class Plan(ABC):
 
     @abstractmethod
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
-        """The rows of a node with free columns for every value of them, and where the values stand in the result."""
+        """The rows of a node with free columns for every value of them, and the columns that hold these values."""
 
     @abstractmethod
     def figure2(self, f: Figure2) -> Pair:

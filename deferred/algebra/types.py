@@ -48,7 +48,7 @@ def parsed(type_: str) -> Type:
 
 
 def _pieces(text: str, separator: str, once: bool = False) -> list[str]:
-    """A text, split where a separator stands outside of quotes and brackets."""
+    """A text, split where a separator is outside of quotes and brackets."""
     pieces, depth, in_quotes, start = [], 0, False, 0
     for place, character in enumerate(text):
         if character == "`":

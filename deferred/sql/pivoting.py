@@ -21,7 +21,7 @@ INPUT = "_deferred_pivoted"
 def pivoted(binder: Binder, source: Relation, pivot: exp.Pivot, ctes: Mapping[str, Relation]) -> Relation:
     """source PIVOT (…) or source UNPIVOT (…), bound as a query over the source."""
     from deferred.sql.bind import Relation
-    from deferred.sql.sources import aliased
+    from deferred.sql.from_clause import aliased
 
     names = [f.name for f in source.scope.visible]
     query = unpivoting(pivot, names) if pivot.args.get("unpivot") else pivoting(pivot, names)
@@ -34,6 +34,7 @@ def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
 
     A group without rows of a value has NULL there, also for a count.
 
+    >>> from deferred.sql.dialect import parse_query
     >>> found = parse_query("SELECT * FROM t PIVOT (SUM(n) FOR k IN (1 AS one))").find(exp.Pivot)
     >>> above, below = text(pivoting(found, ["g", "k", "n"])).split(" FROM ", 1)
     >>> above
@@ -75,14 +76,15 @@ def _values(field: exp.In) -> Iterator[tuple[list[exp.Expr], str]]:
     for item in field.expressions:
         value = item.this if isinstance(item, exp.PivotAlias) else item
         parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]
-        shown = [part.name if isinstance(part, exp.Literal) else text(part) for part in parts]
-        default = shown[0] if len(shown) == 1 else "{" + ", ".join(shown) + "}"
+        names = [part.name if isinstance(part, exp.Literal) else text(part) for part in parts]
+        default = names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
         yield parts, item.args["alias"].name if isinstance(item, exp.PivotAlias) else default
 
 
 def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
     """UNPIVOT as a UNION ALL, one branch per column; rows whose values are all NULL only with INCLUDE NULLS.
 
+    >>> from deferred.sql.dialect import parse_query
     >>> found = parse_query("SELECT * FROM t UNPIVOT (v FOR k IN (a AS 'x'))").find(exp.Pivot)
     >>> text(unpivoting(found, ["g", "a"]))
     "SELECT `g`, 'x' AS `k`, `a` AS `v` FROM _deferred_pivoted WHERE NOT (`a` IS NULL)"

@@ -73,13 +73,13 @@ def scalar(plan: Plan, subquery: Plan, new: NewColumn, exactly: Exactly) -> tupl
 class Member:
     """x IN (subquery) as a value, where the subquery reads no column of the query around it.
 
-    `shown` is SQL over `found` (a value equals x) and `unknown` (none does, but x or one of the values is NULL).
+    `template` is SQL over `found` (a value equals x) and `unknown` (none does, but x or one of the values is NULL).
     """
 
     x: Scalar
     type: str
     values: Plan
-    shown: str
+    template: str
 
 
 def reads(asked: Plan | Member) -> frozenset[str]:
@@ -109,7 +109,7 @@ def member(plan: Plan, asked: Member, new: NewColumn, exactly: Exactly) -> tuple
     found = fill("marker IS NOT NULL", marker=column(marker))
     unknown = fill("rows > 0 AND (x IS NULL OR known < rows)", x=column(mine), rows=column(rows), known=column(known))
     return product_of(joined, counts, []), fill(
-        asked.shown, found=exp.Paren(this=found), unknown=exp.Paren(this=unknown)
+        asked.template, found=exp.Paren(this=found), unknown=exp.Paren(this=unknown)
     )
 
 

@@ -88,7 +88,7 @@ class _SupportPlanner:
         return node if kept is None else pick(replace(node, child=kept), node.columns)
 
     def kept(self, rows: Plan) -> Kept | None:
-        """The rows in a support table, None where they cannot be told apart there.
+        """The rows in a support table, None where they cannot be distinguished there.
 
         Where SQL equates different values of a column, their texts are kept beside them, so that rows stay distinct.
         """

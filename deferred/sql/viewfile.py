@@ -277,7 +277,7 @@ class _Reader:
         text = token.text
         while self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
             following = self.tokens[self.position]
-            # The tokenizer ends a text at a doubled quote, which stands for one.
+            # The tokenizer ends a text at a doubled quote, which means one.
             text += ("'" if following.start == token.end + 1 else "") + following.text
             token = following
             self.position += 1

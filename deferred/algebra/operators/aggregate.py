@@ -63,7 +63,7 @@ class Reading(GroupStrategy):
         """
         keys = Keys.same(change, node.keys) if node.keys else None
         if keys is not None and all(map(ignores_copies, node.expressions)):
-            new, old = (pick(rows, node.child.columns) for rows in d.counted_states(node.child, change, keys))
+            new, old = (pick(rows, node.child.columns) for rows in d.states_with_counts(node.child, change, keys))
         else:
             new, old = d.states(node.child, change, keys)
         return d.difference(replace(node, child=new), replace(node, child=old), node.columns)
@@ -188,7 +188,7 @@ class Aggregate(Barrier, Unary):
             (name, exp.Case(ifs=[exp.If(this=absent.copy(), true=over_nothing(e))], default=column(name)))
             for name, e in outputs
         ]
-        return Project(joined, (*filled, *u.kept(mine))), mine
+        return Project(joined, (*filled, *u.carried(mine))), mine
 
     def figure2(self, f: Figure2) -> Pair:
         return f.grouped(self, self.keys)

@@ -55,7 +55,7 @@ class Distinct(Barrier, Unary):
         return self.with_children(children)
 
     def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(ε(E)) = ε(New(E|K)) − ε(Old(E|K)), K the rows of Δ(E): of each row only how often it is there is asked.
+        """Δ(ε(E)) = ε(New(E|K)) − ε(Old(E|K)), K the rows of Δ(E): only how often each row is there matters.
 
         Figure 2's ε(ADD) ∸ (E ∸ DEL) decides the same for each touched row: whether it was there, and whether it is.
         Old = New − Δ is a subtraction of counts, so a row of which there are millions is one row here.
@@ -64,8 +64,8 @@ class Distinct(Barrier, Unary):
         if change is None:
             return None
         change = d.shared(change)
-        counted = counts_of_both_states(self.child, change, Keys.same(change, self.columns), self.columns, (NEW, OLD))
-        return changed_rows(Summed(united(counted, (*self.columns, NEW, OLD)), (NEW, OLD)), once(NEW), once(OLD))
+        counts = counts_of_both_states(self.child, change, Keys.same(change, self.columns), self.columns, (NEW, OLD))
+        return changed_rows(Summed(united(counts, (*self.columns, NEW, OLD)), (NEW, OLD)), once(NEW), once(OLD))
 
     def restricted(self, keys: Keys) -> Plan:
         """ε(E) ⋉ K = ε(E ⋉ K)."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.filter import Filter
-from deferred.algebra.operators.project import Project, counted, minus, pick
+from deferred.algebra.operators.project import Project, minus, pick, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import union, united
 from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
@@ -128,7 +128,7 @@ class Join(Plan):
             if change is not None and j > i:
                 if links and not d.is_row_by_row(self.inputs[j]):
                     change = Restrict(change, Keys(result, links))
-                other = united([counted(plan), minus(change)], (*plan.columns, COUNT))
+                other = united([signed(plan), minus(change)], (*plan.columns, COUNT))
             else:
                 other = plan
             result, pending = _joined(result, other, plan.columns, pending)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
 from deferred.algebra.operators.filter import Filter
-from deferred.algebra.operators.project import counted
+from deferred.algebra.operators.project import signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Stored
@@ -37,7 +37,7 @@ class KeptValues(Keeping):
     support: str
 
     def contents(self, node: Kept) -> Plan:
-        return Net(counted(node.child), node.bitwise)
+        return Net(signed(node.child), node.bitwise)
 
     def past(self, node: Kept, keys: Keys | None) -> Plan:
         return Repeat(looked_up(node.stored, keys))

@@ -21,7 +21,7 @@ from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join
 from deferred.algebra.operators.outer_join import ANTI, SEMI, OuterJoin
-from deferred.algebra.operators.project import Project, counted, pick, renamed
+from deferred.algebra.operators.project import Project, pick, renamed, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Net, Repeat
@@ -66,7 +66,7 @@ class KeptRows(Keeping):
         columns = node.columns
         kept = d.shared(self._stored(node))
         reading = d.shared(self._read_again(node, kept, change))
-        candidates = united([counted(kept), change], (*columns, COUNT))
+        candidates = united([signed(kept), change], (*columns, COUNT))
         positive = Filter(Net(candidates, d.bitwise(columns)), exp.GT(this=column(COUNT), expression=bigint(0)))
         merged = OuterJoin(node.first(Repeat(positive)), reading, ANTI, exp.true())
         again = node.first(d.shared(node.child, when=reading))

@@ -114,12 +114,12 @@ class OuterJoin(Plan):
             of_left, of_right = Keys.of(keys, ((a, a) for a, _ in pairs)), Keys.of(keys, ((b, a) for a, b in pairs))
         else:
             of_left, of_right = self._touched_rows(d, left, right)
-        lefts = d.counted_states(self.left, left, of_left)
-        rights = d.counted_states(self.right, right, of_right)
-        new, old = (self._of_counted(e, f) for e, f in zip(lefts, rights, strict=True))
+        lefts = d.states_with_counts(self.left, left, of_left)
+        rights = d.states_with_counts(self.right, right, of_right)
+        new, old = (self._of_counts(e, f) for e, f in zip(lefts, rights, strict=True))
         return Net(united([new, minus(old)], (*self.columns, COUNT)), d.bitwise(self.columns))
 
-    def _of_counted(self, left: Plan, right: Plan) -> Plan:
+    def _of_counts(self, left: Plan, right: Plan) -> Plan:
         """E ∘ F as a signed bag, of signed bags of positive counts: the counts of two rows that meet are multiplied.
 
         A row without a partner counts as often as it is there.
@@ -281,6 +281,6 @@ class OuterJoin(Plan):
         return w.broadcast(query, "l") if COUNT in self.left.columns else query
 
 
-def _named(counted: Plan, count: str) -> Plan:
+def _named(signed: Plan, count: str) -> Plan:
     """A signed bag with its count under another name."""
-    return Project(counted, (*((c, column(c)) for c in counted.columns[:-1]), (count, column(COUNT))))
+    return Project(signed, (*((c, column(c)) for c in signed.columns[:-1]), (count, column(COUNT))))

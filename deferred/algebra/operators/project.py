@@ -100,7 +100,7 @@ class Project(Unary):
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         child, values = u.plan(self.child)
         outputs = tuple((name, u.put(e, values)) for name, e in self.outputs)
-        return Project(child, (*outputs, *u.kept(values))), values
+        return Project(child, (*outputs, *u.carried(values))), values
 
     def figure2(self, f: Figure2) -> Pair:
         return f.linear(self)
@@ -135,7 +135,7 @@ def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
     return Project(plan, tuple((new, column(old)) for old, new in names.items()))
 
 
-def counted(plan: Plan, times: int = 1) -> Plan:
+def signed(plan: Plan, times: int = 1) -> Plan:
     """A plain bag as a signed one, every row `times` times."""
     return Project(plan, (*((c, column(c)) for c in plan.columns), (COUNT, bigint(times))))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Net(Derived, Unary):
-    """A signed bag in which every row stands once, with its summed count, and never with zero.
+    """A signed bag in which every row occurs once, with its summed count, and never with zero.
 
     Rows are compared bit by bit where SQL equates different values: `bitwise` has the types of the columns in which
     0.0 and −0.0 can occur, or strings that a collation equates, or maps with their entries in another order.

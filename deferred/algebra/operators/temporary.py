@@ -50,7 +50,7 @@ class Temporary(Derived, Leaf):
 
 @dataclass(frozen=True, eq=False)
 class Stored(Derived, Leaf):
-    """The rows of a support table, as they are at s_i; `keys` tell its rows apart, none where it moves as a whole."""
+    """The rows of a support table, as they are at s_i; `keys` identify its rows, none where it moves as a whole."""
 
     name: str
     ids: tuple[str, ...]

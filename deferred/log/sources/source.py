@@ -25,7 +25,7 @@ _NEVER_WRITTEN = (
     "DELTA_CHANGE_TABLE_FEED_DISABLED",
     "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
 )
-"""What Spark's errors contain when Delta's log says that changes were not recorded: that is for ever."""
+"""What Spark's errors contain when Delta's log says that changes were not recorded: they are lost for good."""
 
 _OUT_OF_REACH = (
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
@@ -44,7 +44,7 @@ _OUT_OF_REACH = (
 
 
 def in_types(rows: exp.Expr, record: TableRecord, columns: Columns, others: Sequence[str] = ()) -> exp.Expr:
-    """Rows of a table in the types that a view knows, without fields that structs have got since; and other columns."""
+    """Rows of a table in the types that a view knows, without fields added to structs since; and other columns."""
     now = {name.casefold(): as_read(type_) for name, type_ in record.columns}
     columns = [(name, as_read(type_)) for name, type_ in columns]
     extended = {
@@ -162,7 +162,7 @@ class Source(ABC):
     def guarded(self, after: int, upto: int) -> Iterator[None]:
         """Turn failures to read changes into LogLostError where these no longer exist: table, versions, what to do.
 
-        Only what is known to be lost for ever counts. Spark says the same of a storage that is out of reach for a
+        Only what is known to be lost for good counts. Spark says the same of a storage that is out of reach for a
         moment, so the files themselves are looked for; if they are there, it is a StorageError, and nothing changes.
         """
         try:

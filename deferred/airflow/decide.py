@@ -26,7 +26,7 @@ BY_HAND = ("manual", "operator_triggered", "asset_materialization")
 STEP_POLL = timedelta(seconds=3)
 
 
-class Plan(Deciding):
+class Decide(Deciding):
     """Decides what a run does: what the form says if a person triggered it, what the view's policy says otherwise.
 
     A run for the interval [a, b) counts changes up to b; one that an Asset started, up to now. A backfill refreshes at

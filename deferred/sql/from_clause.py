@@ -41,7 +41,7 @@ def source(binder: Binder, node: exp.Select, ctes: Mapping[str, Relation]) -> Re
 
 
 def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
-    """One item of FROM, with the joins that stand inside its parentheses."""
+    """One item of FROM, with the joins inside its parentheses."""
     from deferred.sql.bind import Relation
 
     if isinstance(node, exp.Table):
@@ -183,13 +183,13 @@ def _equal(left: Scope, right: Scope, name: str) -> Scalar:
     return exp.EQ(this=column(pair[0][0].id), expression=column(pair[1][0].id))
 
 
-def _merged(left: Scope, right: Scope, using: Sequence[str], shown: Scope | None = None) -> Scope:
+def _merged(left: Scope, right: Scope, using: Sequence[str], preserved: Scope | None = None) -> Scope:
     """USING: the common columns once and first, then the rest of both sides.
 
     One column of each pair is shown for both: the left one, or that of the side that an outer join preserves.
     """
     names = {name.casefold() for name in using}
-    chosen = shown or left
+    chosen = preserved or left
     first = [f for name in using for f in chosen.visible if f.name.casefold() == name.casefold()]
     rest = [
         replace(f, hidden=True) if f.name.casefold() in names else f
@@ -209,9 +209,9 @@ def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Seq
         assert pair[0] is not None
         assert pair[1] is not None
         value = exp.Anonymous(this="COALESCE", expressions=[column(pair[0][0].id), column(pair[1][0].id)])
-        shown = binder.new_column(binder.types.of([value], binder.column_types)[0])
-        outputs.append((shown, value))  # type: ignore[arg-type]
-        first.append(Field(pair[0][0].name, shown))
+        merged = binder.new_column(binder.types.of([value], binder.column_types)[0])
+        outputs.append((merged, value))  # type: ignore[arg-type]
+        first.append(Field(pair[0][0].name, merged))
     names = {name.casefold() for name in using}
     rest = [replace(f, hidden=True) if f.name.casefold() in names else f for f in (*left.fields, *right.fields)]
     return Relation(Project(plan, tuple(outputs)), Scope((*first, *rest)))
