@@ -36,11 +36,11 @@ def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
 
     >>> from deferred.sql.dialect import parse_query
     >>> found = parse_query("SELECT * FROM t PIVOT (SUM(n) FOR k IN (1 AS one))").find(exp.Pivot)
-    >>> above, below = text(pivoting(found, ["g", "k", "n"])).split(" FROM ", 1)
+    >>> above, below = text(pivoting(found, ["g", "k", "n"])).split(" FROM (")
     >>> above
     'SELECT `g`, MAX(`_a0`) FILTER(WHERE `_k0` IS NOT DISTINCT FROM 1) AS `one`'
     >>> below
-    '(SELECT `g`, k AS `_k0`, SUM(n) AS `_a0` FROM _deferred_pivoted GROUP BY `g`, k) GROUP BY `g`'
+    'SELECT `g`, k AS `_k0`, SUM(n) AS `_a0` FROM _deferred_pivoted GROUP BY `g`, k) GROUP BY `g`'
     """
     field = _field(pivot)
     axes = list(field.this.expressions) if isinstance(field.this, exp.Tuple) else [field.this]
