@@ -374,6 +374,11 @@ class Derived(Plan, abstract=True):
     def delta(self, d: Differentiator) -> Plan | None:
         raise self._not_in_queries("delta rule")
 
+    def restricted(self, keys: Keys) -> Plan:
+        from deferred.algebra.operators.restrict import Restrict
+
+        return Restrict(self, keys)
+
     def supported(self, tables: SupportTables) -> Plan:
         raise self._not_in_queries("support table")
 

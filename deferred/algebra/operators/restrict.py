@@ -44,9 +44,6 @@ class Restrict(Derived):
     def origin(self, name: str) -> Origin | None:
         return self.child.origin(name)
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
     def notation(self, labels: Labels) -> str:
         keys = ", ".join(labels.scalar(mine) for mine, _ in self.keys.on)
         return labels.infix(f"⋉[{keys}]", self.children)

@@ -113,9 +113,6 @@ class Change(Derived, Leaf):
     def origin(self, name: str) -> Origin | None:
         return self, dict(zip(self.ids, self.names, strict=True)).get(name, name)
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
     def notation(self, labels: Labels) -> str:
         return f"(▲{labels.table(self)} − ▼{labels.table(self)})"
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Derived, Origin, Unary, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -35,9 +34,6 @@ class Net(Derived, Unary):
 
     def origin(self, name: str) -> Origin | None:
         return self.child.origin(name)
-
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
 
     def notation(self, labels: Labels) -> str:
         return f"net({labels.text(self.child)})"
@@ -64,9 +60,6 @@ class Summed(Derived, Unary):
 
     def origin(self, name: str) -> Origin | None:
         return None
-
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
 
     def notation(self, labels: Labels) -> str:
         return f"counts({labels.text(self.child)})"
@@ -98,9 +91,6 @@ class Repeat(Derived, Unary):
 
     def origin(self, name: str) -> Origin | None:
         return None
-
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
 
     def notation(self, labels: Labels) -> str:
         return f"rows({labels.text(self.child)})"

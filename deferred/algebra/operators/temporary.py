@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Leaf, Origin, Plan, Writer
+from deferred.algebra.plan import Derived, Leaf, Origin, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ class Temporary(Derived, Leaf):
 
     def origin(self, name: str) -> Origin | None:
         return self, name
-
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
 
     def notation(self, labels: Labels) -> str:
         return self.name
@@ -66,9 +62,6 @@ class Stored(Derived, Leaf):
 
     def origin(self, name: str) -> Origin | None:
         return None
-
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
 
     def notation(self, labels: Labels) -> str:
         return self.name
