@@ -127,8 +127,8 @@ def _section(file: Path, name: str, value: object) -> dict[str, Any]:
         elif isinstance(given, str) and given.strip():
             checked[key] = given
         else:
-            shown = "an empty text" if isinstance(given, str) else _kind(given)
-            raise ConfigurationError(f'{file}: {name}.{key} is {shown}; a text in quotes is expected: {key} = "…".')
+            found = "an empty text" if isinstance(given, str) else _kind(given)
+            raise ConfigurationError(f'{file}: {name}.{key} is {found}; a text in quotes is expected: {key} = "…".')
         if name == "functions" and not (key.isidentifier() and _FUNCTION.fullmatch(str(given))):
             raise ConfigurationError(
                 f'{file}: functions.{key} = "{given}" is not understood; write the name that SQL '

@@ -18,8 +18,8 @@ def redacted(text: str) -> str:
     >>> redacted("no answer from postgresql://me:p:w@host/db?sslpassword=x and sc://host:1/;token=abc;user_id=me")
     'no answer from postgresql://me:***@host/db?sslpassword=*** and sc://host:1/;token=***;user_id=me'
     """
-    for pattern, shown in _SECRETS:
-        text = pattern.sub(shown, text)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 

@@ -179,7 +179,7 @@ EFFECTS = {
         {
             "spark/server.py": "its own file, which is only a hint",
             "airflow/local.py": "the demo's own folder",
-            "airflow/plan.py": "a cache, written again when it is missing",
+            "airflow/decide.py": "a cache, written again when it is missing",
             "demo.py": "makes an example",
             "airflow/__main__.py": "makes an example",
         },

@@ -12,7 +12,7 @@ from croniter import croniter
 
 from deferred.config import parse_cadence, parse_duration
 from deferred.errors import ConfigurationError, nearest
-from deferred.maintenance.scenarios import SCENARIOS
+from deferred.maintenance.scenarios import BY_NAME
 from deferred.options import ViewOptions
 
 PRESETS = {
@@ -111,7 +111,7 @@ def schedule(options: ViewOptions, timetables: Mapping[str, Any] | None = None) 
     if refreshes is None and options.target_lag:
         half = parse_duration(options.target_lag) / 2
         refreshes = Cadence(f"{half.total_seconds():g}s", DeltaDataIntervalTimetable(half), every=half)
-    if not SCENARIOS[options.scenario].keeps_differential_tables:
+    if not BY_NAME[options.scenario].keeps_differential_tables:
         propagates = None
     if propagates is None or (refreshes is not None and options.policy == 1 and _quicker(refreshes, propagates)):
         return Schedule(refreshes, refreshes, options.policy)

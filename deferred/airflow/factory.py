@@ -19,9 +19,9 @@ from deferred.airflow import form
 from deferred.airflow.assets import asset
 from deferred.airflow.cadence import Schedule, cadence, schedule
 from deferred.airflow.choose import Choose
+from deferred.airflow.decide import Decide, explanation_file
 from deferred.airflow.opening import configured
 from deferred.airflow.operators import CreateView, Maintain, SyncLog
-from deferred.airflow.plan import Plan, explanation_file
 from deferred.config import Settings
 from deferred.errors import ConfigurationError, DeferredError
 from deferred.sql.viewfile import ViewFile, load_views, tables_read
@@ -197,7 +197,7 @@ def _view_dag(project: Project, view: ViewFile, default_args: Mapping[str, Any])
         default_args={"owner": notes.owner, "retries": 3, **default_args},
         doc_md=_document(project, view, timing, views, tables, notes),
     ) as dag:
-        plan = Plan(
+        decide = Decide(
             task_id="plan",
             view=view.name,
             schedule=timing,
@@ -216,13 +216,13 @@ def _view_dag(project: Project, view: ViewFile, default_args: Mapping[str, Any])
             **project.spark_task,
         )
         tasks = {action: _task(project, view, action) for action in form.ACTIONS}
-        plan >> [create, *tasks.values()]
+        decide >> [create, *tasks.values()]
         tasks["propagate"] >> tasks["partial_refresh"]
     return dag
 
 
 def _task(project: Project, view: ViewFile, action: str) -> Maintain:
-    def planned(key: str) -> str:
+    def decided(key: str) -> str:
         return f"{{{{ ti.xcom_pull(task_ids='plan', key='{key}') or '' }}}}"
 
     return Maintain(
@@ -230,10 +230,10 @@ def _task(project: Project, view: ViewFile, action: str) -> Maintain:
         view=view.name,
         action=action,
         max_active_tis_per_dag=1,
-        until=planned("until") if action in form.TIMED else None,
-        full=planned("full") if action in form.COMPUTING else False,
-        history=planned("history") if action == "replay" else "rows",
-        since=planned("since") if action == "replay" else None,
+        until=decided("until") if action in form.TIMED else None,
+        full=decided("full") if action in form.COMPUTING else False,
+        history=decided("history") if action == "replay" else "rows",
+        since=decided("since") if action == "replay" else None,
         trigger_rule=TriggerRule.NONE_FAILED,
         outlets=[asset(view.name)] if action in SHOWING else [],
         **project.spark_task,
@@ -289,7 +289,7 @@ def _document(
         facts + ", ".join((*views, *tables)) + ".",
         f"```sql\n{view.sql}\n```",
     ]
-    kept = explanation_file(project.folder, view.name)
-    if kept.is_file():
-        parts += ["### How it is maintained", f"```\n{kept.read_text(encoding='utf-8')}\n```"]
+    explanation = explanation_file(project.folder, view.name)
+    if explanation.is_file():
+        parts += ["### How it is maintained", f"```\n{explanation.read_text(encoding='utf-8')}\n```"]
     return "\n\n".join(part for part in parts if part)

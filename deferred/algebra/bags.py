@@ -1,4 +1,4 @@
-"""Signed bags as SQL: how they are signed, netted, subtracted, counted, written out and merged into a table.
+"""Signed bags as SQL: how they are signed, netted, subtracted, remaining, written out and merged into a table.
 
 A signed bag is a query whose last column, COUNT, says how often a row is inserted (positive) or deleted (negative).
 Everything here takes and returns sqlglot trees, so that plans, Delta tables and temporary results share one
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from deferred.algebra.nested import identity
-from deferred.algebra.types import equality_is_coarser
+from deferred.algebra.types import Columns, equality_is_coarser
 
 COUNT = "_deferred_n"
 """The column of a signed bag that says how often a row is inserted (positive) or deleted (negative)."""
@@ -33,8 +33,6 @@ BATCH = "_deferred_batch"
 
 GONE = "_deferred_gone"
 """Whether a batch took a key away: then its row has only the key."""
-
-Columns = Sequence[tuple[str, str]]
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
@@ -128,12 +126,12 @@ def identical(columns: Columns, left: str, right: str) -> exp.Expr:
 
 
 def _representative(value: exp.Expr, type_: str) -> exp.Expr:
-    """The value that stands for a group of identical rows. Grouping may change the bits of a coarsely compared one."""
+    """The value that represents a group of identical rows. Grouping may change the bits of a coarsely compared one."""
     return call("ANY_VALUE", value) if equality_is_coarser(type_) else value
 
 
 def net(source: exp.Expr, columns: Columns) -> exp.Select:
-    """A signed bag in which every row stands once, with its summed count, and never with zero: strongly minimal.
+    """A signed bag in which every row occurs once, with its summed count, and never with zero: strongly minimal.
 
     >>> print(net(exp.to_table("t"), [("a", "int")]).sql())
     SELECT "a", "_deferred_n" FROM (SELECT "a", CAST(SUM("_deferred_n") AS BIGINT) AS "_deferred_n" FROM t AS q \
@@ -399,6 +397,12 @@ def merge_by_row(target: exp.Table, columns: Columns, changes: exp.Expr, present
     return _merge(target, source, on, whens)
 
 
+def merge_nothing(target: exp.Table) -> exp.Merge:
+    """A MERGE that changes no row: its condition never holds."""
+    one = exp.Select(expressions=[alias(exp.Literal.number(1), "one")])
+    return _merge(target, one, exp.false(), [exp.When(matched=True, then=exp.Var(this="DELETE"))])
+
+
 def replace_where(target: exp.Table, names: Sequence[str], condition: exp.Expr, rows: exp.Expr) -> exp.Insert:
     """One commit that replaces the rows of a table for which a condition holds, by rows for which it holds."""
     listed = select([column(name) for name in names], rows)
@@ -415,8 +419,8 @@ def changed_rows(target: exp.Table, columns: Columns, condition: exp.Expr, chang
         ifs=[exp.If(this=exp.LT(this=column(COUNT), expression=exp.Literal.number(0)), true=missing_)],
         default=column(COUNT),
     )
-    counted = select([*map(column, names), alias(bigint(checked), COUNT)], net(both, columns))
-    return written_out(counted, names)
+    remaining = select([*map(column, names), alias(bigint(checked), COUNT)], net(both, columns))
+    return written_out(remaining, names)
 
 
 def _remaining() -> exp.Expr:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators import Change, Net, Project, Repeat, Restrict, Temporary
-from deferred.algebra.operators.project import counted, minus
+from deferred.algebra.operators.project import minus, signed
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Program, Step, Upkeep
@@ -91,19 +91,19 @@ class Differentiator:
         strategy = plan.strategy
         if isinstance(strategy, Keeping):
             return new, strategy.past(plan, keys)
-        both = united([counted(new), minus(change)], (*plan.columns, COUNT))
+        both = united([signed(new), minus(change)], (*plan.columns, COUNT))
         return new, Repeat(Net(both, self.bitwise(plan.columns)))
 
-    def counted_states(self, plan: Plan, change: Plan | None, keys: Keys) -> tuple[Plan, Plan]:
+    def states_with_counts(self, plan: Plan, change: Plan | None, keys: Keys) -> tuple[Plan, Plan]:
         """New(plan|K) and Old(plan|K) as signed bags of positive counts: each row once, no copy is written out."""
-        new = self.shared(Net(counted(plan.restricted(keys)), self.bitwise(plan.columns)))
+        new = self.shared(Net(signed(plan.restricted(keys)), self.bitwise(plan.columns)))
         if change is None:
             return new, new
         return new, Net(united([new, minus(change)], (*plan.columns, COUNT)), self.bitwise(plan.columns))
 
     def difference(self, new: Plan, old: Plan, columns: tuple[str, ...]) -> Plan:
         """new − old as one netted signed bag: unchanged rows cancel out."""
-        both = united([counted(new), counted(old, -1)], (*columns, COUNT))
+        both = united([signed(new), signed(old, -1)], (*columns, COUNT))
         return Net(both, self.bitwise(columns))
 
     def is_row_by_row(self, plan: Plan) -> bool:

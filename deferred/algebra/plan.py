@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias
 
 from sqlglot import exp
 
@@ -19,10 +19,11 @@ from deferred.algebra.scalar import Scalar, column, columns_of, is_column, subst
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
-    from deferred.algebra.operators.temporary import Stored
+    from deferred.algebra.operators.scan import Change
+    from deferred.algebra.operators.temporary import Stored, Temporary
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
-    from deferred.algebra.strategy import Strategy
+    from deferred.algebra.strategy import Strategy, SupportTables
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -73,6 +74,10 @@ class Keys:
         """
         pairs = tuple((mine, theirs) for mine, theirs in self.on if is_column(mine))
         return replace(self, on=pairs) if pairs else None
+
+
+Origin: TypeAlias = "tuple[Change | Temporary, str]"
+"""A change or a temporary result, and one of its columns."""
 
 
 class Writer(Protocol):
@@ -174,6 +179,37 @@ class Plan(ABC):
     def unique_key(self) -> tuple[str, ...] | None:
         """Columns that no two of its rows share, None where duplicates are possible."""
 
+    @property
+    @abstractmethod
+    def one_row(self) -> bool:
+        """Whether it yields exactly one row whatever the tables hold."""
+
+    @property
+    @abstractmethod
+    def looked_up_by(self) -> tuple[str, ...]:
+        """The columns by which its delta rule looks rows of its input up, so that their values must be comparable."""
+
+    @abstractmethod
+    def origin(self, name: str) -> Origin | None:
+        """The column of a single change or temporary result that has all values which a column of the node can have."""
+
+    # ---- conditions: which of them a node holds, takes in or gives up
+
+    @abstractmethod
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        """The node without the conditions on free columns at its top; and those conditions.
+
+        The columns that the conditions read are added to its output. Conditions further down stay where they are.
+        """
+
+    @abstractmethod
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        """σ of an equality of two columns, as part of an inner join in this plan; None if no such join has them."""
+
+    @abstractmethod
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        """The node with `change` applied to the condition on which it joins its inputs, if it does."""
+
     # ---- pruning: no column is read that nothing above needs
 
     @abstractmethod
@@ -200,12 +236,16 @@ class Plan(ABC):
         """How the node is maintained."""
 
     @abstractmethod
+    def supported(self, tables: SupportTables) -> Plan:
+        """The node with the support table that it can use, itself if it can use none."""
+
+    @abstractmethod
     def reads(self, labels: Labels) -> str:
         """What a change makes the node read, for `explain`."""
 
     @abstractmethod
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
-        """The rows of a node with free columns for every value of them, and where the values stand in the result."""
+        """The rows of a node with free columns for every value of them, and the columns that hold these values."""
 
     @abstractmethod
     def figure2(self, f: Figure2) -> Pair:
@@ -282,6 +322,20 @@ class Unary(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
+class Barrier(Plan, abstract=True):
+    """A node that joins nothing, and that no condition moves out of or through."""
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        return self, []
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        return None
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
 class Derived(Plan, abstract=True):
     """A node that only rules create: it is evaluated and rendered, never differentiated or pruned."""
 
@@ -294,6 +348,23 @@ class Derived(Plan, abstract=True):
     def unique_key(self) -> tuple[str, ...] | None:
         return None
 
+    @property
+    def one_row(self) -> bool:
+        raise self._not_in_queries("known number of rows")
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        raise self._not_in_queries("delta rule")
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        raise self._not_in_queries("conditions to move")
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        raise self._not_in_queries("conditions to move")
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        raise self._not_in_queries("conditions to move")
+
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         raise self._not_in_queries("columns to prune")
 
@@ -302,6 +373,14 @@ class Derived(Plan, abstract=True):
 
     def delta(self, d: Differentiator) -> Plan | None:
         raise self._not_in_queries("delta rule")
+
+    def restricted(self, keys: Keys) -> Plan:
+        from deferred.algebra.operators.restrict import Restrict
+
+        return Restrict(self, keys)
+
+    def supported(self, tables: SupportTables) -> Plan:
+        raise self._not_in_queries("support table")
 
     def reads(self, labels: Labels) -> str:
         raise self._not_in_queries("maintenance")

@@ -15,10 +15,10 @@ def prune(plan: Plan) -> Plan:
     for node in order:
         for child, asked in zip(node.children, node.needs(frozenset(needed[node])), strict=True):
             needed.setdefault(child, set()).update(asked)
-    kept: dict[Plan, Plan] = {}
+    pruned: dict[Plan, Plan] = {}
     for node in reversed(order):
-        kept[node] = node.pruned([kept[c] for c in node.children], frozenset(needed[node]))
-    return kept[plan]
+        pruned[node] = node.pruned([pruned[c] for c in node.children], frozenset(needed[node]))
+    return pruned[plan]
 
 
 def _parents_first(plan: Plan) -> list[Plan]:

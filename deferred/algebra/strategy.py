@@ -17,10 +17,13 @@ at s_i, the new state the same with its moved rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.operators.aggregate import Aggregate
+    from deferred.algebra.operators.limit import Limit
+    from deferred.algebra.operators.window import Window
     from deferred.algebra.plan import Keys, Plan
 
 
@@ -93,6 +96,22 @@ class Keeping(Strategy, ABC):
     @abstractmethod
     def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
         """New(node|K), from the support table and its moved rows. The node's change must be computed first."""
+
+
+class SupportTables(Protocol):
+    """Gives the nodes of one plan their support tables; each node says which way is its own (`Plan.supported`)."""
+
+    def names(self) -> str:
+        """The name of another support table."""
+        ...
+
+    def counted(self, node: Aggregate) -> Plan:
+        """The aggregate over kept parts, or over kept values, itself where neither is possible."""
+        ...
+
+    def over_kept_rows(self, node: Limit | Window) -> Plan:
+        """A node that reads all rows of its input at every change, over rows that are kept: here or further down."""
+        ...
 
 
 def support_tables(plan: Plan) -> dict[str, Plan]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+Columns = Sequence[tuple[str, str]]
+"""The columns of a table or a query in order: (name, type as DDL)."""
 
 INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
 FLOATING = frozenset({"float", "double"})
@@ -45,7 +48,7 @@ def parsed(type_: str) -> Type:
 
 
 def _pieces(text: str, separator: str, once: bool = False) -> list[str]:
-    """A text, split where a separator stands outside of quotes and brackets."""
+    """A text, split where a separator is outside of quotes and brackets."""
     pieces, depth, in_quotes, start = [], 0, False, 0
     for place, character in enumerate(text):
         if character == "`":

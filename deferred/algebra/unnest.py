@@ -58,7 +58,7 @@ class Unnesting:
         """An expression with the free columns replaced by the columns that hold their values."""
         return substitute(expression, {c: column(v) for c, v in values.items()})
 
-    def kept(self, values: Mapping[str, str]) -> tuple[tuple[str, Scalar], ...]:
+    def carried(self, values: Mapping[str, str]) -> tuple[tuple[str, Scalar], ...]:
         return tuple((v, column(v)) for v in values.values())
 
     def equal(self, left: Mapping[str, str], right: Mapping[str, str]) -> list[Scalar]:

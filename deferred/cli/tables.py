@@ -32,7 +32,7 @@ def init(
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             failpoints.reached("configuration file")
-            draft = file.with_suffix(".new")  # a copy that is interrupted must not be taken for the file
+            draft = file.with_suffix(".new")  # a copy that is interrupted must not look like the complete file
             shutil.copyfile(demo.examples() / "deferred.toml", draft)
             draft.replace(file)
     with Warehouse.open(file) as warehouse:

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from deferred.algebra.bags import merge_nothing
 from deferred.errors import DeferredError, LeaseHeldError, LeaseLostError, SparkFailure
 from deferred.log.context import Context, is_dead
 from deferred.log.delta_log import is_delta, readable
 from deferred.metadata import Lease
 from deferred.metadata.leases import lost
 from deferred.spark.engine import Mark
-from deferred.sql.dialect import delta_table, text
+from deferred.sql.dialect import delta_table
 
 TTL = 60.0
 """A lease that is not renewed for so many seconds may be taken over."""
@@ -112,9 +113,8 @@ def bar(context: Context, path: str, mark: Mark) -> None:
     """
     if not is_delta(path):
         return
-    statement = f"MERGE INTO {text(delta_table(path))} USING (SELECT 1 AS one) ON FALSE WHEN MATCHED THEN DELETE"
     try:
-        context.engine.commit(statement, mark)
+        context.engine.commit(merge_nothing(delta_table(path)), mark)
     except LeaseLostError:
         raise
     except DeferredError:

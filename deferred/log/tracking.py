@@ -63,7 +63,8 @@ def track(
     location = locate(context, path_or_name)
     if "%" in location:
         raise InvalidInputError(
-            f"{location} has a percent sign in its path, which delta-rs reads as an escape. Move the table to another path."
+            f"{location} has a percent sign in its path, which delta-rs reads as an escape; "
+            "move the table to another path."
         )
     same = next((t for t in context.metadata.tables.all() if t.location == location), None)
     if same is not None:

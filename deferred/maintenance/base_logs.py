@@ -56,7 +56,7 @@ class Size:
 
     @property
     def expected(self) -> int:
-        """The number of changed rows to expect: unknown ones are taken for few, and are counted when they are read."""
+        """The number of changed rows to expect: an unknown one is assumed to be small, and is counted on reading."""
         return 0 if self.changed_rows is None else self.changed_rows
 
     @property

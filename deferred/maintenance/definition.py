@@ -8,23 +8,21 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
-from deferred.algebra.operators import Aggregate, Distinct, Scan, SetOperation, Window
+from deferred.algebra.operators import Scan
 from deferred.algebra.plan import Plan
-from deferred.algebra.types import as_read, has_no_order, is_padded
+from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
 from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
-from deferred.sql.bind import Bound, Schema, bind
+from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
 from deferred.sql.types import Types
-
-Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
 
-    def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
+    def catalog(path: tuple[str, ...]) -> tuple[str, Columns]:
         record = tracking.find(context, path)
         names[_dotted(path)] = record.name
         records[record.name] = record
@@ -115,14 +113,7 @@ TAKES_PADDED = ("count", "min", "max", "length", "char_length", "concat", "upper
 def _refuse_uncomparable(bound: Bound) -> None:
     """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
     for node in bound.plan.walk():
-        keys: Sequence[str] = ()
-        if isinstance(node, Aggregate):
-            keys = node.keys
-        elif isinstance(node, Window):
-            keys = node.partition
-        elif isinstance(node, (Distinct, SetOperation)):
-            keys = node.columns
-        if any(has_no_order(bound.types[key]) for key in keys):
+        if any(has_no_order(bound.types[key]) for key in node.looked_up_by):
             raise UnsupportedSQLError(
                 f"{type(node).__name__} has a map among its keys, by which rows cannot be looked up."
             )
@@ -154,7 +145,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
     schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
 
-    def catalog(path: tuple[str, ...]) -> tuple[str, Schema]:
+    def catalog(path: tuple[str, ...]) -> tuple[str, Columns]:
         name = names[_dotted(path)]
         return name, schemas[name]
 

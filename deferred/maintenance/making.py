@@ -1,11 +1,11 @@
-"""Making the Delta tables of a view, and making them anew where they are gone or damaged; and removing them."""
+"""Making the Delta tables of a view, making them again where they are gone or damaged, and removing them."""
 
 from __future__ import annotations
 
 import shutil
 
 from deferred import failpoints
-from deferred.algebra.bags import Columns
+from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.log.delta_log import readable
 from deferred.log.tracking import trusted_again
@@ -30,7 +30,7 @@ def make_mv(engine: Engine, location: str, columns: Columns) -> None:
 
 
 def mend(context: Context, view: ViewRecord) -> None:
-    """Make the tables of a view anew that cannot be read, empty: whoever calls this fills them.
+    """Create those tables of a view again, empty, that cannot be read: the caller fills them.
 
     The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.
     """

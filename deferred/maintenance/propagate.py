@@ -83,7 +83,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 return
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
-            choice = choose(context, view, definition, logs, full, kept=supports.states is not None)
+            choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
             change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)

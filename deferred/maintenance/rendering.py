@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, GONE, bigint, column, newest, select
 from deferred.algebra.operators import Stored, Temporary
-from deferred.algebra.origin import origin
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
@@ -58,7 +57,7 @@ class PropagateRenderer(Renderer):
         """Only for columns of one type: no conversion can fail on a row that the query would not have compared."""
         if not (is_column(mine) and is_column(theirs)):
             return None
-        type_, found = self.types.get(mine.name), origin(plan, theirs.name)
+        type_, found = self.types.get(mine.name), plan.origin(theirs.name)
         if type_ is None or type_ != self.types.get(theirs.name) or found is None:
             return None
         leaf, name = found

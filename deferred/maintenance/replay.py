@@ -95,8 +95,8 @@ def _write(context: Context, view: ViewRecord, definition: Definition, work: Wor
         _step(view, definition, work),
     )
     context.engine.write(exp.Insert(this=table, where=at_moment, expression=rows))
-    counted = select([exp.alias_(call("COUNT", exp.Star()), "n")], table).where(at_moment)
-    (total,) = context.engine.rows(counted)
+    number = select([exp.alias_(call("COUNT", exp.Star()), "n")], table).where(at_moment)
+    (total,) = context.engine.rows(number)
     work.rows_inserted, work.strategy = int(total["n"]), "full"
     work.details["table"] = path
 

@@ -20,6 +20,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from deferred.options import SCENARIOS
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -80,7 +82,7 @@ class Scenario(ABC):
     def scheduled(self, refresh_due: bool, policy: int) -> list[str]:
         """What a scheduled run does: propagate every k; every m refresh (policy 1) or partial_refresh (policy 2).
 
-        >>> SCENARIOS["combined"].scheduled(refresh_due=True, policy=2)
+        >>> BY_NAME["combined"].scheduled(refresh_due=True, policy=2)
         ['propagate', 'partial_refresh']
         """
         if not refresh_due:
@@ -189,12 +191,13 @@ PARTIAL_FIRST = "partial_first"
 ORDERS = (PROPAGATE_FIRST, PARTIAL_FIRST)
 """The two orders of refresh_C (Figure 3)."""
 
-SCENARIOS: dict[str, Scenario] = {s.name: s for s in (Immediate(), BaseLog(), Differential(), Combined())}
+BY_NAME: dict[str, Scenario] = {scenario.name: scenario() for scenario in Scenario.__subclasses__()}  # type: ignore[type-abstract]
+assert tuple(BY_NAME) == SCENARIOS, "the scenarios that a view may name are the classes above"
 
 
 def scenario_of(view: ViewRecord) -> Scenario:
     """The scenario that a view is maintained by."""
-    return SCENARIOS[view.options.scenario]
+    return BY_NAME[view.options.scenario]
 
 
 def _extend_differential(context: Context, view: ViewRecord, until: datetime | None, full: bool) -> Operation:

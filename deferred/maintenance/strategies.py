@@ -177,15 +177,15 @@ def choose(
     definition: Definition,
     logs: Logs | None = None,
     full: bool = False,
-    kept: bool = True,
+    has_support: bool = True,
 ) -> Choice:
     """The strategy for a view: by what is asked for, by what its query allows, by its refresh_policy, by cost.
 
-    Without `logs`, what is known before a propagate has read them. `kept` says whether its support tables are there.
+    Without `logs`, what is known before a propagate has read them. `has_support`: whether its support tables exist.
     """
     if full:
         return Choice(RECOMPUTE, "A recomputation was asked for.")
-    if not kept:
+    if not has_support:
         reason = "An earlier version created the view, and kept other rows for it: they are made now, once."
         return Choice(RECOMPUTE, reason)
     if definition.bound is None:

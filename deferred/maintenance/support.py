@@ -2,7 +2,7 @@
 
 A propagate appends what its batch changes, so its cost follows the change and not the table: the new row of each
 touched key, and a row for each key that is gone. Of a key the row of the newest batch counts. A table that moves as a
-whole (no keys) has all its rows in each batch, and those of the newest one count. Now and then a table is written anew
+whole (no keys) has all its rows in each batch, and those of the newest one count. Now and then a table is rewritten
 with only the rows that count.
 
 The differential batch is the commit point. A support table advances before it; if the batch never comes, the next
@@ -25,7 +25,6 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     BATCH,
     GONE,
-    Columns,
     appended,
     column,
     insert_into,
@@ -37,6 +36,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Program
 from deferred.algebra.strategy import support_tables
+from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta, readable
@@ -52,12 +52,12 @@ from deferred.spark.engine import Mark
 from deferred.sql.dialect import delta_table
 
 REWRITE_AFTER = 32
-"""After this many appended batches a table is written anew: a look at it reads the files of all of them."""
+"""After this many appended batches a table is rewritten: a look at it reads the files of all of them."""
 
 
 @dataclass(frozen=True)
 class Supports:
-    """The support tables of a view at s_i, None where they must be filled anew; and the number of the next batch.
+    """The support tables of a view at s_i, None where they must be filled again; and the number of the next batch.
 
     Delta makes the commit of a number at most once, so the number of a batch that was undone is not used again.
     """
@@ -98,8 +98,8 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
     """The support tables at s_i, after undoing an advance whose differential batch never came.
 
-    They must be filled anew if there is no such table, or one that cannot be restored, or one with other columns, which
-    an earlier version has created.
+    They must be filled again if there is no such table, or one that cannot be restored, or one with other columns,
+    which an earlier version has created.
     """
     highest = view.propagated_batch
     states: dict[str, SupportState] = {}

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from deferred.algebra.bags import (
     COUNT,
-    Columns,
     alias,
     call,
     column,
@@ -25,7 +24,7 @@ from deferred.algebra.bags import (
     union_all,
     written_out,
 )
-from deferred.algebra.types import equality_is_coarser
+from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError
 from deferred.log import ledger
 from deferred.log.context import Context

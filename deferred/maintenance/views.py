@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from deferred.algebra.bags import insert_into
 from deferred.algebra.strategy import Recomputed
-from deferred.algebra.types import has_no_order, is_padded
+from deferred.algebra.types import Columns, has_no_order, is_padded
 from deferred.errors import InvalidInputError, InvalidSQLError, UnsupportedSQLError
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
@@ -135,7 +135,7 @@ def _notes(definition: Definition) -> list[str]:
     return list(definition.bound.notes)
 
 
-def _key(definition: Definition, columns: definitions.Columns) -> list[str]:
+def _key(definition: Definition, columns: Columns) -> list[str]:
     """Returns the columns that identify a row of the view; empty when rows may repeat."""
     if definition.bound is None:
         return []
@@ -157,7 +157,7 @@ def _refuse_if_read(context: Context, view: ViewRecord) -> None:
         raise InvalidInputError(f"View {view.name} is read by {', '.join(v.name for v in users)}; drop those first.")
 
 
-def _fill(context: Context, definition: Definition, columns: definitions.Columns, location: str, cut: Cut) -> None:
+def _fill(context: Context, definition: Definition, columns: Columns, location: str, cut: Cut) -> None:
     engine = context.engine
     make_differential(engine, location, columns)
     support.create(context, definition, location, cut)
@@ -168,7 +168,7 @@ def _fill(context: Context, definition: Definition, columns: definitions.Columns
     engine.commit(insert_into(delta_table(mv_path(location)), names, rows), mark)
 
 
-def _columns(context: Context, definition: Definition, cut: Cut) -> definitions.Columns:
+def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
     """The view's columns, by Spark's own word on the user's own text; the plan must agree in types."""
     columns = tuple(context.engine.columns(definitions.original(definition, cut)))
     seen: dict[str, str] = {}
@@ -186,7 +186,7 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> definitions.
     return columns
 
 
-def _agreeing(definition: Definition, columns: definitions.Columns, strict: bool) -> Definition:
+def _agreeing(definition: Definition, columns: Columns, strict: bool) -> Definition:
     """Returns the definition, recomputed as a whole if its plan has other types than Spark gives the user's text."""
     if definition.bound is None:
         return definition

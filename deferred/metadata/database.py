@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, Table, column, create_engine, event, inspect, make_url, select, table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.orm import Session
@@ -76,7 +76,7 @@ class Database:
         with self.read() as session:
             if not inspect(session.connection()).has_table(VERSION_TABLE):
                 return None
-            revision: str | None = session.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+            revision: str | None = session.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
             return revision
 
     def insert(self, table: type[Any]) -> Upsert:

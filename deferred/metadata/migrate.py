@@ -1,4 +1,4 @@
-"""The history of the schema, run from Python: upgrade, downgrade, and why a database cannot be used as it is."""
+"""The migrations of the schema, run from Python: upgrade, downgrade, and why a database cannot be used as it is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def current(url: str) -> str | None:
 
 
 def head() -> str:
-    """Returns the newest revision of the history."""
+    """Returns the newest revision of the schema."""
     newest = ScriptDirectory.from_config(_configuration()).get_current_head()
     assert newest is not None, "the migrations folder is empty"
     return newest

@@ -10,8 +10,8 @@ from sqlalchemy import JSON, BigInteger, DateTime, Dialect, ForeignKey, Index, I
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
+from deferred.algebra.types import Columns
 from deferred.metadata.records import (
-    Columns,
     Cut,
     Lease,
     LedgerEntry,

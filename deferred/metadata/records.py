@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from deferred.algebra.types import Columns
 from deferred.options import ViewOptions
 
 TransactionState = Literal["prepared", "committed", "aborting", "aborted"]
 ViewState = Literal["active", "broken"]
 OperationState = Literal["running", "succeeded", "nothing", "failed"]
-Columns = tuple[tuple[str, str], ...]
 
 
 def utc_now() -> datetime:

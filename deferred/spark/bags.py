@@ -10,7 +10,6 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     COUNT,
     NOT_CONTAINED,
-    Columns,
     changed_rows,
     insert_into,
     merge_by_key,
@@ -24,6 +23,7 @@ from deferred.algebra.bags import (
     unmatched,
     written_out,
 )
+from deferred.algebra.types import Columns
 from deferred.errors import InvariantError, SparkFailure
 from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark

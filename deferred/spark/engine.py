@@ -130,7 +130,7 @@ class Engine:
     def meaning(self, settings: Mapping[str, str] | None) -> Iterator[None]:
         """Lets the statements of this thread mean what they mean under these settings, as long as the block runs.
 
-        The block has one session, which is taken when its first statement runs. None stands for the settings of the
+        The block has one session, which is taken when its first statement runs. None means the settings of the
         user's session, which a view that an earlier version created has not kept.
         """
         outer = self._scope

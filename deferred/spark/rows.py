@@ -6,7 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlglot import exp
+
 from deferred import failpoints
+from deferred.algebra.bags import select
 from deferred.errors import DeferredError, InvalidInputError, nearest
 from deferred.spark.engine import Engine
 from deferred.spark.statements import translated
@@ -66,7 +69,8 @@ def frames(engine: Engine, rows: Any, source: Target, filled: Collection[str]) -
 def _schema(engine: Engine, source: Target) -> StructType:
     """The columns of a table, all of which may be NULL here."""
     with translated():
-        schema = engine.spark.sql(f"SELECT * FROM {text(delta_table(source.location))} LIMIT 0").schema
+        nothing = select([exp.Star()], delta_table(source.location)).limit(0, copy=False)
+        schema = engine.spark.sql(text(nothing)).schema
     for field in schema.fields:
         field.nullable = True
     return schema

@@ -12,17 +12,17 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.linking import filtered
-from deferred.algebra.operators import Aggregate, Distinct, Join, Limit, Project, SetOperation, UnionAll, Values
+from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, SetOperation, UnionAll, Values
 from deferred.algebra.operators.project import pick
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
-from deferred.sql import generators, grouping, ordering, sources, subquery, windowing
+from deferred.sql import from_clause, generators, grouping, ordering, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
-from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SHOWN, NOT_MEMBER_SHOWN, Quantified, quantified
+from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SELECTED, NOT_MEMBER_SELECTED, Quantified, quantified
 from deferred.sql.refusing import refuse_arguments, refuse_in_expression, refuse_what_varies
 from deferred.sql.scope import Aliases, Field, Scope, alias_of
 from deferred.sql.subquery import Member
@@ -85,7 +85,7 @@ def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
             "A subquery reads a column of the outer query that is not available there, such as one that is neither in "
             "GROUP BY nor inside an aggregate. Add the column to GROUP BY, or aggregate it."
         )
-    plan = transformed(plan, lambda node: sources.hide_inexact_equalities(node, binder.column_types))
+    plan = transformed(plan, lambda node: from_clause.hide_inexact_equalities(node, binder.column_types))
     plan, column_types = with_support_tables(prune(plan), types, binder.column_types)
     return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes), tuple(binder.choices))
 
@@ -118,7 +118,7 @@ class Binder:
         if isinstance(node, exp.Values):
             return self.values(node)
         if isinstance(node, exp.Table):
-            return sources.table(self, node, ctes)
+            return from_clause.table(self, node, ctes)
         raise UnsupportedSQLError(f"A view may not contain {node.key.upper()}: {text(node)[:80]}.")
 
     def with_ctes(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Mapping[str, Relation]:
@@ -164,7 +164,7 @@ class Binder:
         node = windowing.inline_named_windows(node)
         around, self.ctes = self.ctes, ctes
         try:
-            source = sources.source(self, node, ctes)
+            source = from_clause.source(self, node, ctes)
             where = node.args.get("where")
             if where is not None:
                 source = Relation(self.where(source.plan, source.scope, where.this, "WHERE"), source.scope)
@@ -316,7 +316,7 @@ class Binder:
                     f"A subquery used as a value must have one column, not {len(fields)}: {text(node)[:80]}."
                 )
             plan = pick(relation.plan, [fields[0].id])
-            if not _one_row(plan):
+            if not plan.one_row:
                 # There is at most one row, so any aggregate gives its value; a maximum can be kept in a support table.
                 whole = "ANY_VALUE" if has_no_order(self.column_types[fields[0].id]) else "MAX"
                 single = fill(
@@ -416,7 +416,7 @@ class Binder:
         cast = tuple(tuple(exp.cast(e, t, dialect="spark") for e, t in zip(row, types, strict=True)) for row in rows)
         alias = node.args.get("alias")
         scope = Scope(tuple(Field(f"col{i + 1}", c) for i, c in enumerate(ids)))
-        return Relation(Values(ids, cast), sources.aliased(scope, alias))
+        return Relation(Values(ids, cast), from_clause.aliased(scope, alias))
 
     # ---- SELECT list
 
@@ -478,12 +478,12 @@ class Binder:
             if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or quantified(part):
                 if clause not in ("SELECT", "WHERE", "HAVING", "ON"):
                     raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}.")
-                shown = clause == "SELECT" and isinstance(part, exp.In)
-                return self.subquery_value(part, scope, MEMBER_SHOWN if shown else MEMBER)
+                selected = clause == "SELECT" and isinstance(part, exp.In)
+                return self.subquery_value(part, scope, MEMBER_SELECTED if selected else MEMBER)
             if clause == "SELECT" and isinstance(part, exp.Not):
                 inner = part.this.unnest()
                 if isinstance(inner, exp.In) and inner.args.get("query"):
-                    return self.subquery_value(inner, scope, NOT_MEMBER_SHOWN)
+                    return self.subquery_value(inner, scope, NOT_MEMBER_SELECTED)
             if not isinstance(part, exp.Column) or is_bound(part):
                 return None
             resolved = scope.resolve(part)
@@ -549,15 +549,6 @@ def struct_fields_named(node: exp.Expr) -> exp.Expr:
             named.append(exp.alias_(field.copy(), field.name, quoted=True) if plain else field)
         struct.set("expressions", named)
     return result
-
-
-def _one_row(plan: Plan) -> bool:
-    """Whether a plan yields exactly one row whatever it reads: a projection of global aggregates."""
-    while isinstance(plan, Project):
-        plan = plan.child
-    if isinstance(plan, Join):
-        return plan.condition is None and all(map(_one_row, plan.inputs))
-    return isinstance(plan, Aggregate) and not plan.keys
 
 
 def _number(node: exp.Expr, clause: str) -> int | None:

@@ -54,23 +54,23 @@ def made_of_parts(call: Scalar, part: KeptPart, arguments: Arguments) -> Scalar 
     inner = call.this if isinstance(call, exp.Filter) else call
     function = aggregate_of(inner)
     values = inner.expressions if isinstance(inner, exp.Anonymous) else []
-    if function is None or function.counted is None or len(values) != 1 or isinstance(values[0], exp.Distinct):
+    if function is None or function.countable is None or len(values) != 1 or isinstance(values[0], exp.Distinct):
         return None
     (value,) = values
     if isinstance(value, exp.Star):
-        if not function.counted.star:
+        if not function.countable.star:
             return None
         if not isinstance(call, exp.Filter):
             return column(part("rows", "bigint").id)
         value = bigint(1)
-    value = fill(function.counted.value, x=value)
+    value = fill(function.countable.value, x=value)
     if isinstance(call, exp.Filter):
         value = exp.Case(ifs=[exp.If(this=call.expression.this.copy(), true=value)])
     argument = arguments.column_of(value)
     # The count comes first, and for every call: it says whether there is any value at all.
     kept = {"count": part("count", "bigint", argument)}
     type_ = arguments.column_types[argument].lower()
-    made = function.counted.parts(type_, lambda: arguments.result_type(str(inner.this), argument))
+    made = function.countable.parts(type_, lambda: arguments.result_type(str(inner.this), argument))
     if made is None:
         return None
     if "sum" in dict(made.kept) and may_overflow(type_) and not arguments.types.fails_on_overflow:

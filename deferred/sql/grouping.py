@@ -104,7 +104,7 @@ def grouped(
 
 
 def named(items: Sequence[tuple[str, exp.Expr]], resolved: Sequence[Scalar]) -> dict[str, list[Scalar]]:
-    """What the aliases of a SELECT list stand for."""
+    """What the aliases of a SELECT list mean."""
     found: dict[str, list[Scalar]] = {}
     for (name, _), expression in zip(items, resolved, strict=True):
         if name:
@@ -157,7 +157,7 @@ def _distinct_values(call: Scalar) -> tuple[list[Scalar], Scalar | None] | None:
     arguments = inner.expressions if isinstance(inner, exp.Anonymous) else []
     if (
         function is None
-        or not function.distinct_apart
+        or not function.distinct_first
         or len(arguments) != 1
         or not isinstance(arguments[0], exp.Distinct)
     ):

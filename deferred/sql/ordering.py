@@ -1,4 +1,4 @@
-"""Binding of ORDER BY: its keys as columns of the result, shown or hidden."""
+"""Binding of ORDER BY: its keys as columns of the result, visible or hidden."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _names_alias(part: exp.Column, items: Items) -> bool:
 
 
 def with_aliases(key: exp.Expr, aliases: Aliases) -> exp.Expr:
-    """An ORDER BY key in which every name that is an alias is replaced by what it stands for.
+    """An ORDER BY key in which every name that is an alias is replaced by what it means.
 
     Inside an aggregate, and inside a subquery, names are those of FROM.
     """
@@ -79,7 +79,7 @@ def with_aliases(key: exp.Expr, aliases: Aliases) -> exp.Expr:
 
 
 def ordered(keys: Sequence[exp.Ordered], items: Items, ids: Sequence[str]) -> list[exp.Ordered]:
-    """ORDER BY keys as columns of a result whose hidden columns follow the shown ones, in the order of the keys."""
+    """ORDER BY keys as columns of a result whose hidden columns follow the visible ones, in the order of the keys."""
     extra = iter(range(len(items), len(ids)))
     return [_with(key, column(ids[_place(key, items, extra)])) for key in keys]
 
@@ -93,11 +93,11 @@ def over_outputs(
     computed = [binder.scalar(key.this, scope, "ORDER BY") for key in keys if position(key.this, items) is None]
     types = binder.types.of(computed, binder.column_types)
     extra = [(binder.new_column(type_), e) for type_, e in zip(types, computed, strict=True)]
-    shown = [f.id for f in fields]
+    visible = [f.id for f in fields]
     plan = result.plan
     if extra:
-        plan = Project(plan, (*((i, column(i)) for i in shown), *extra))
-    return plan, ordered(keys, items, [*shown, *(name for name, _ in extra)])
+        plan = Project(plan, (*((i, column(i)) for i in visible), *extra))
+    return plan, ordered(keys, items, [*visible, *(name for name, _ in extra)])
 
 
 def _place(key: exp.Ordered, items: Items, extra: Iterator[int]) -> int:

@@ -1,6 +1,6 @@
 """What no SQL of a user may do, in a view, a transaction or a query: run code, or read anything but tracked tables.
 
-The text of a view is not trusted: whoever may write a view file must not thereby read files, secrets or the network
+The text of a view is not trusted: whoever may write a view file must not be able to read files, secrets or the network
 with the rights of the process that maintains it.
 """
 
@@ -29,7 +29,7 @@ FORBIDDEN = {
 _REASONS = {name: reason for reason, names in FORBIDDEN.items() for name in names}
 
 TABLE_FUNCTIONS = GENERATORS | {"range"}
-"""Functions that may stand in FROM: they make rows of their arguments alone."""
+"""Functions that are allowed in FROM: they make rows of their arguments alone."""
 
 FORMATS = frozenset(
     {

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deferred.algebra.bags import call, column, union_all
+from deferred.algebra.scalar import all_true, same
 from deferred.errors import UnsupportedSQLError
-from deferred.sql.dialect import literal, parse_query, quoted, text
+from deferred.sql.dialect import text
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -19,48 +21,54 @@ INPUT = "_deferred_pivoted"
 def pivoted(binder: Binder, source: Relation, pivot: exp.Pivot, ctes: Mapping[str, Relation]) -> Relation:
     """source PIVOT (…) or source UNPIVOT (…), bound as a query over the source."""
     from deferred.sql.bind import Relation
-    from deferred.sql.sources import aliased
+    from deferred.sql.from_clause import aliased
 
     names = [f.name for f in source.scope.visible]
-    sql = unpivoting(pivot, names) if pivot.args.get("unpivot") else pivoting(pivot, names)
-    result = binder.query(parse_query(sql), {**ctes, INPUT: Relation(source.plan, source.scope.named(()))})
+    query = unpivoting(pivot, names) if pivot.args.get("unpivot") else pivoting(pivot, names)
+    result = binder.query(query, {**ctes, INPUT: Relation(source.plan, source.scope.named(()))})
     return Relation(result.plan, aliased(result.scope, pivot.args.get("alias")))
 
 
-def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
+def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
     """PIVOT as two aggregations: one row per group and value, then one column per value.
 
     A group without rows of a value has NULL there, also for a count.
 
+    >>> from deferred.sql.dialect import parse_query
     >>> found = parse_query("SELECT * FROM t PIVOT (SUM(n) FOR k IN (1 AS one))").find(exp.Pivot)
-    >>> above, below = pivoting(found, ["g", "k", "n"]).split(" FROM ", 1)
+    >>> above, below = text(pivoting(found, ["g", "k", "n"])).split(" FROM (")
     >>> above
-    'SELECT `g`, MAX(`_a0`) FILTER (WHERE `_k0` <=> 1) AS `one`'
+    'SELECT `g`, MAX(`_a0`) FILTER(WHERE `_k0` IS NOT DISTINCT FROM 1) AS `one`'
     >>> below
-    '(SELECT `g`, k AS `_k0`, SUM(n) AS `_a0` FROM _deferred_pivoted GROUP BY `g`, k) GROUP BY `g`'
+    'SELECT `g`, k AS `_k0`, SUM(n) AS `_a0` FROM _deferred_pivoted GROUP BY `g`, k) GROUP BY `g`'
     """
     field = _field(pivot)
     axes = list(field.this.expressions) if isinstance(field.this, exp.Tuple) else [field.this]
-    calls = [call.this if isinstance(call, exp.Alias) else call for call in pivot.expressions]
-    suffixes = [call.alias if isinstance(call, exp.Alias) else None for call in pivot.expressions]
+    calls = [made.this if isinstance(made, exp.Alias) else made for made in pivot.expressions]
+    suffixes = [made.alias if isinstance(made, exp.Alias) else None for made in pivot.expressions]
     if len(calls) > 1 and None in suffixes:
         raise UnsupportedSQLError("Several aggregates of PIVOT need names: PIVOT (SUM(a) AS total, COUNT(*) AS n …).")
     mentioned = {c.name.casefold() for part in (*axes, *calls) for c in part.find_all(exp.Column)}
-    keys = [quoted(name) for name in names if name.casefold() not in mentioned]
-    inner = [
-        *keys,
-        *(f"{text(axis)} AS `_k{i}`" for i, axis in enumerate(axes)),
-        *(f"{text(call)} AS `_a{i}`" for i, call in enumerate(calls)),
-    ]
-    outer = list(keys)
+    keys = [name for name in names if name.casefold() not in mentioned]
+    below = exp.Select(
+        expressions=[
+            *map(column, keys),
+            *(_named(axis.copy(), f"_k{i}") for i, axis in enumerate(axes)),
+            *(_named(made.copy(), f"_a{i}") for i, made in enumerate(calls)),
+        ],
+        from_=_input(),
+        group=exp.Group(expressions=[*map(column, keys), *(axis.copy() for axis in axes)]),
+    )
+    outputs: list[exp.Expr] = [*map(column, keys)]
     for value, name in _values(field):
-        tests = " AND ".join(f"`_k{i}` <=> {text(part)}" for i, part in enumerate(value))
         for i, suffix in enumerate(suffixes):
-            shown = name if len(calls) == 1 else f"{name}_{suffix}"
-            outer.append(f"MAX(`_a{i}`) FILTER (WHERE {tests}) AS {quoted(shown)}")
-    below = f"SELECT {', '.join(inner)} FROM {INPUT} GROUP BY {', '.join([*keys, *map(text, axes)])}"
-    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {', '.join(outer)} FROM ({below}){grouping}"
+            is_value = (same(column(f"_k{k}"), part.copy()) for k, part in enumerate(value))
+            of_value = exp.Filter(this=call("MAX", column(f"_a{i}")), expression=exp.Where(this=all_true(is_value)))
+            outputs.append(_named(of_value, name if len(calls) == 1 else f"{name}_{suffix}"))
+    result = exp.Select(expressions=outputs, from_=exp.From(this=exp.Subquery(this=below)))
+    if keys:
+        result.set("group", exp.Group(expressions=[*map(column, keys)]))
+    return result
 
 
 def _values(field: exp.In) -> Iterator[tuple[list[exp.Expr], str]]:
@@ -68,16 +76,17 @@ def _values(field: exp.In) -> Iterator[tuple[list[exp.Expr], str]]:
     for item in field.expressions:
         value = item.this if isinstance(item, exp.PivotAlias) else item
         parts = list(value.expressions) if isinstance(value, exp.Tuple) else [value]
-        shown = [part.name if isinstance(part, exp.Literal) else text(part) for part in parts]
-        default = shown[0] if len(shown) == 1 else "{" + ", ".join(shown) + "}"
+        names = [part.name if isinstance(part, exp.Literal) else text(part) for part in parts]
+        default = names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
         yield parts, item.args["alias"].name if isinstance(item, exp.PivotAlias) else default
 
 
-def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
+def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
     """UNPIVOT as a UNION ALL, one branch per column; rows whose values are all NULL only with INCLUDE NULLS.
 
+    >>> from deferred.sql.dialect import parse_query
     >>> found = parse_query("SELECT * FROM t UNPIVOT (v FOR k IN (a AS 'x'))").find(exp.Pivot)
-    >>> unpivoting(found, ["g", "a"])
+    >>> text(unpivoting(found, ["g", "a"]))
     "SELECT `g`, 'x' AS `k`, `a` AS `v` FROM _deferred_pivoted WHERE NOT (`a` IS NULL)"
     """
     field = _field(pivot)
@@ -90,18 +99,28 @@ def unpivoting(pivot: exp.Pivot, names: Sequence[str]) -> str:
         listed = [c.name for c in (columns.expressions if isinstance(columns, exp.Tuple) else [columns])]
         folded.update(name.casefold() for name in listed)
         branches.append((listed, item.args["alias"].name if isinstance(item, exp.PivotAlias) else "_".join(listed)))
-    kept = [quoted(name) for name in names if name.casefold() not in folded]
-    texts = []
+    others = [name for name in names if name.casefold() not in folded]
+    queries = []
     for listed, label in branches:
         outputs = [
-            *kept,
-            f"{literal(label)} AS {quoted(field.this.name)}",
-            *(f"{quoted(c)} AS {quoted(v)}" for c, v in zip(listed, values, strict=True)),
+            *map(column, others),
+            _named(exp.Literal.string(label), field.this.name),
+            *(_named(column(c), v) for c, v in zip(listed, values, strict=True)),
         ]
-        nothing = " AND ".join(f"{quoted(c)} IS NULL" for c in listed)
-        where = "" if pivot.args.get("include_nulls") else f" WHERE NOT ({nothing})"
-        texts.append(f"SELECT {', '.join(outputs)} FROM {INPUT}{where}")
-    return " UNION ALL ".join(texts)
+        query = exp.Select(expressions=outputs, from_=_input())
+        if not pivot.args.get("include_nulls"):
+            all_null = all_true(exp.Is(this=column(c), expression=exp.Null()) for c in listed)
+            query.where(exp.Not(this=exp.Paren(this=all_null)), copy=False)
+        queries.append(query)
+    return union_all(queries)
+
+
+def _input() -> exp.From:
+    return exp.From(this=exp.Table(this=exp.to_identifier(INPUT)))
+
+
+def _named(expression: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(expression, exp.to_identifier(name, quoted=True), copy=False)
 
 
 def _field(pivot: exp.Pivot) -> exp.In:

@@ -18,15 +18,15 @@ EVERY = (
 )
 """x > ALL (SELECT …) as a value."""
 
-MEMBER_SHOWN = "COUNT(CASE WHEN x THEN 1 END) > 0"
-NOT_MEMBER_SHOWN = "COUNT(CASE WHEN x IS NULL OR x THEN 1 END) = 0"
+MEMBER_SELECTED = "COUNT(CASE WHEN x THEN 1 END) > 0"
+NOT_MEMBER_SELECTED = "COUNT(CASE WHEN x IS NULL OR x THEN 1 END) = 0"
 """What Spark shows for IN and NOT IN in a SELECT list: false, never NULL, where the comparison is unknown."""
 
 
 JOINED = {
     MEMBER: "CASE WHEN found THEN TRUE WHEN unknown THEN NULL ELSE FALSE END",
-    MEMBER_SHOWN: "found",
-    NOT_MEMBER_SHOWN: "NOT (found OR unknown)",
+    MEMBER_SELECTED: "found",
+    NOT_MEMBER_SELECTED: "NOT (found OR unknown)",
 }
 """The same values where it is known, from a join, whether a value is found, and whether the comparison is unknown."""
 

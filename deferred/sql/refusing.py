@@ -60,8 +60,8 @@ def refuse_arguments(node: exp.Expr, allowed: set[str]) -> None:
     """Refuse every clause that no rule exists for, rather than overlook it."""
     for name, value in node.args.items():
         if value and name not in allowed:
-            shown = value[0] if isinstance(value, list) else value
-            what = text(shown)[:80] if isinstance(shown, exp.Expr) else str(shown)
+            first = value[0] if isinstance(value, list) else value
+            what = text(first)[:80] if isinstance(first, exp.Expr) else str(first)
             if name == "sample":
                 raise NondeterministicSQLError(
                     f"{what} takes other rows each time, so a recomputation may give "
@@ -80,7 +80,7 @@ def refuse_in_expression(node: exp.Expr, clause: str) -> None:
         if isinstance(part, (exp.Query, exp.Subquery)):
             continue
         if isinstance(part, exp.Window) and clause not in ("SELECT", "QUALIFY"):
-            raise InvalidSQLError(f"A window function may not stand in {clause}: {text(part)[:80]}.")
+            raise InvalidSQLError(f"A window function is not allowed in {clause}: {text(part)[:80]}.")
         over = isinstance(part.parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls))
         if name_of(part) in WINDOW_ONLY and not over:
             raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).")
@@ -95,28 +95,28 @@ def refuse_in_expression(node: exp.Expr, clause: str) -> None:
         if not over:
             _refuse_aggregate(part)
             if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):
-                raise InvalidSQLError(f"{text(part)} is an aggregate and may not stand in {clause}.")
+                raise InvalidSQLError(f"{text(part)} is an aggregate and is not allowed in {clause}.")
         stack.extend(part.iter_expressions())
 
 
 def _refuse_aggregate(node: exp.Expr) -> None:
     """Refuse an aggregate that has no rule, or whose value would show the order of the rows."""
     function = REGISTRY.get(name_of(node) or "")
-    shown = text(node)[:80]
+    call = text(node)[:80]
     if collects_in_any_order(node):
         around = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
         if around is None or not hides_order(around):
             raise NondeterministicSQLError(
-                f"{shown} keeps the rows in whatever order they come, so a "
+                f"{call} keeps the rows in whatever order they come, so a "
                 f"recomputation may give another result. Write sort_array({text(node)[:60]})."
             )
     elif isinstance(function, AggregateFunction):
         if function.row_order is RowOrder.WITHIN_GROUP and not isinstance(node.parent, exp.WithinGroup):
             raise NondeterministicSQLError(
-                f"{shown} needs WITHIN GROUP (ORDER BY …): without it a recomputation may give another result."
+                f"{call} needs WITHIN GROUP (ORDER BY …): without it a recomputation may give another result."
             )
     elif isinstance(function, RefusedAggregate):
         error = UnsupportedSQLError if function.deterministic else NondeterministicSQLError
-        raise error(function.message.format(call=shown))
+        raise error(function.message.format(call=call))
     elif isinstance(node, exp.AggFunc):
-        raise UnsupportedSQLError(NO_RULE.format(call=shown))
+        raise UnsupportedSQLError(NO_RULE.format(call=call))

@@ -2,7 +2,7 @@
 
 A name may be a column of FROM or the alias of an item of SELECT, and both may have the same name:
 
-| where the name stands | first | then |
+| where the name is used | first | then |
 |---|---|---|
 | ON, WHERE, inside an aggregate or a window | a column of FROM | a column of the query around it |
 | SELECT | a column of FROM | an alias further left, then a column of the query around it |
@@ -112,7 +112,7 @@ class Scope:
 
 
 Aliases = Mapping[str, Sequence[Scalar]]
-"""What each alias of a SELECT list stands for, by its name in lower case: more than one where items share it."""
+"""What each alias of a SELECT list means, by its name in lower case: more than one where items share it."""
 
 
 def alias_of(node: exp.Column, aliases: Aliases) -> Scalar | None:

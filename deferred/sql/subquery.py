@@ -18,8 +18,6 @@ from deferred.algebra.operators import (
     SEMI,
     Aggregate,
     Distinct,
-    Filter,
-    Join,
     OuterJoin,
     Project,
 )
@@ -39,35 +37,9 @@ from deferred.algebra.unnest import NewColumn, unnested
 from deferred.sql.templates import fill
 
 
-def pull_up_conditions(plan: Plan) -> tuple[Plan, list[Scalar]]:
-    """A plan without the conditions on free columns at its top; and those conditions.
-
-    The columns that the conditions read are added to the output of the plan. Conditions further down stay where they
-    are.
-    """
-    if isinstance(plan, Filter):
-        child, parts = pull_up_conditions(plan.child)
-        mine = [p for p in conjuncts(plan.condition) if columns_of(p) <= set(child.columns)]
-        parts += [p for p in conjuncts(plan.condition) if p not in mine]
-        condition = conjunction(mine)
-        return (child if condition is None else Filter(child, condition)), parts
-    if isinstance(plan, Join):
-        have = set(plan.columns)
-        mine = [p for p in conjuncts(plan.condition) if columns_of(p) <= have]
-        parts = [p for p in conjuncts(plan.condition) if p not in mine]
-        return Join(plan.inputs, conjunction(mine)), parts
-    if isinstance(plan, Project):
-        child, parts = pull_up_conditions(plan.child)
-        if not parts:
-            return (plan if child is plan.child else Project(child, plan.outputs)), []
-        extra = sorted((used(*parts) & set(child.columns)) - set(plan.columns))
-        return Project(child, (*plan.outputs, *((c, column(c)) for c in extra))), parts
-    return plan, []
-
-
 def semi(plan: Plan, subquery: Plan, condition: Scalar | None, anti: bool, new: NewColumn) -> Plan:
     """plan ⋉ subquery or plan ▷ subquery, on a condition between them."""
-    inner, parts = pull_up_conditions(subquery)
+    inner, parts = subquery.pulled_up()
     if free(inner) & set(plan.columns):
         inner, links = unnested(plan, subquery, new)
         parts = links
@@ -101,13 +73,13 @@ def scalar(plan: Plan, subquery: Plan, new: NewColumn, exactly: Exactly) -> tupl
 class Member:
     """x IN (subquery) as a value, where the subquery reads no column of the query around it.
 
-    `shown` is SQL over `found` (a value equals x) and `unknown` (none does, but x or one of the values is NULL).
+    `template` is SQL over `found` (a value equals x) and `unknown` (none does, but x or one of the values is NULL).
     """
 
     x: Scalar
     type: str
     values: Plan
-    shown: str
+    template: str
 
 
 def reads(asked: Plan | Member) -> frozenset[str]:
@@ -137,7 +109,7 @@ def member(plan: Plan, asked: Member, new: NewColumn, exactly: Exactly) -> tuple
     found = fill("marker IS NOT NULL", marker=column(marker))
     unknown = fill("rows > 0 AND (x IS NULL OR known < rows)", x=column(mine), rows=column(rows), known=column(known))
     return product_of(joined, counts, []), fill(
-        asked.shown, found=exp.Paren(this=found), unknown=exp.Paren(this=unknown)
+        asked.template, found=exp.Paren(this=found), unknown=exp.Paren(this=unknown)
     )
 
 
@@ -159,12 +131,12 @@ def _grouped_by_links(subquery: Plan, exactly: Exactly) -> tuple[Plan, list[Scal
 
     A row must meet one group at most, and across types it may meet several: 1 = '1' and 1 = '01'. So the equalities
     must compare values exactly. Returns the grouped plan, the equalities, the value of a group, and the value where
-    there is no group.
+    there is no group; None for any other subquery, which is computed for all values of its free columns.
     """
     if not isinstance(subquery, Project) or not isinstance(subquery.child, Aggregate) or subquery.child.keys:
         return None
     aggregate = subquery.child
-    below, parts = pull_up_conditions(aggregate.child)
+    below, parts = aggregate.child.pulled_up()
     outputs = [e for _, e in (*subquery.outputs, *aggregate.outputs)]
     if free(below) or not parts or used(*outputs) - set(aggregate.columns) - set(below.columns):
         return None

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
-from deferred.algebra.operators import Aggregate, Counted, Kept, KeptRows, KeptValues, Limit, Part, Project, Window
+from deferred.algebra.operators import Aggregate, Counted, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
 from deferred.algebra.operators.project import pick
 from deferred.algebra.plan import Plan, used
@@ -29,7 +29,7 @@ def with_support_tables(plan: Plan, types: Types, column_types: Mapping[str, str
 
 @dataclass
 class _SupportPlanner:
-    """Gives every aggregate and limit of one plan its support table; tables are numbered in the order of the plan."""
+    """Gives the nodes of one plan their support tables (`SupportTables`), numbered in the order of the plan."""
 
     types: Types
     column_types: dict[str, str]
@@ -39,17 +39,10 @@ class _SupportPlanner:
 
     def visit(self, node: Plan) -> Plan:
         if node not in self.done:
-            rebuilt = node.with_children([self.visit(child) for child in node.children])
-            if isinstance(rebuilt, Aggregate):
-                rebuilt = self.aggregate(rebuilt)
-            elif isinstance(rebuilt, Limit) and rebuilt.count is not None:
-                rebuilt = replace(rebuilt, kept=KeptRows(self.names()))
-            elif isinstance(rebuilt, Limit) or (isinstance(rebuilt, Window) and not rebuilt.partition):
-                rebuilt = self.over_kept_rows(rebuilt)
-            self.done[node] = rebuilt
+            self.done[node] = node.with_children([self.visit(child) for child in node.children]).supported(self)
         return self.done[node]
 
-    def aggregate(self, node: Aggregate) -> Plan:
+    def counted(self, node: Aggregate) -> Plan:
         """An aggregate whose outputs are made of counts, exact sums and extremes keeps those in a support table."""
         arguments = Arguments(self.types, self.column_types, self.fresh)
         parts: dict[tuple[str, str | None], Part] = {}
@@ -95,7 +88,7 @@ class _SupportPlanner:
         return node if kept is None else pick(replace(node, child=kept), node.columns)
 
     def kept(self, rows: Plan) -> Kept | None:
-        """The rows in a support table, None where they cannot be told apart there.
+        """The rows in a support table, None where they cannot be distinguished there.
 
         Where SQL equates different values of a column, their texts are kept beside them, so that rows stay distinct.
         """

@@ -15,7 +15,7 @@ def named_tables(statement: exp.Expr) -> Iterator[exp.Table]:
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Whether a name means a common table expression where it stands.
+    """Whether a name means a common table expression where it is used.
 
     A WITH clause is seen by the query that it belongs to and by everything inside that query. Among the expressions of
     one clause, each sees those before it and, under WITH RECURSIVE, itself. A dotted name is always a table.

@@ -9,7 +9,7 @@ from deferred.sql.dialect import parse_scalar
 
 
 def fill(template: str, **values: Scalar) -> Scalar:
-    """The expression of a template, with its names replaced by expressions, in parentheses where an operator stands.
+    """The expression of a template, with its names replaced by expressions, in parentheses next to an operator.
 
     >>> from deferred.sql.dialect import text
     >>> text(fill("IF(x IS NULL, 0, x)", x=parse_scalar("a AND b")))

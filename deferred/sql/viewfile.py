@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError
 from deferred.options import ViewOptions, check_name, check_option
-from deferred.sql.dialect import parse_query, quoted, tokens
+from deferred.sql.dialect import parse_query, text, tokens, verbatim
 from deferred.sql.tables import named_tables
 
 FORM = "CREATE MATERIALIZED VIEW name [(column, …)] [COMMENT '…'] [WITH (option = value, …)] AS SELECT …"
@@ -46,7 +47,9 @@ class ViewFile:
         """
         if not self.columns:
             return self.sql
-        return f"SELECT * FROM (\n{self.sql}\n) AS {quoted(self.name)}({', '.join(map(quoted, self.columns))})"
+        name, *columns = (exp.to_identifier(name, quoted=True) for name in (self.name, *self.columns))
+        source = exp.Subquery(this=verbatim(f"\n{self.sql}\n"), alias=exp.TableAlias(this=name, columns=columns))
+        return text(exp.select("*").from_(source))
 
     def stating(self, options: Mapping[str, Any]) -> ViewFile:
         """Returns the same file with some options set.
@@ -274,7 +277,7 @@ class _Reader:
         text = token.text
         while self.position < len(self.tokens) and self.tokens[self.position].token_type == TokenType.STRING:
             following = self.tokens[self.position]
-            # The tokenizer ends a text at a doubled quote, which stands for one.
+            # The tokenizer ends a text at a doubled quote, which means one.
             text += ("'" if following.start == token.end + 1 else "") + following.text
             token = following
             self.position += 1

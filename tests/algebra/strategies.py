@@ -128,7 +128,7 @@ class Forms:
     def query(self, draw, arity: int, depth: int) -> Plan:
         usable = self.operators if depth else self.leaves
         if arity == 1:
-            usable = tuple(form for form in usable if form not in (product, join, outer_join, window, generate))
+            usable = tuple(form for form in usable if form not in TWO_COLUMNS)
         return draw(st.sampled_from(usable))(self, draw, arity, depth)
 
     def new_ids(self, count: int) -> tuple[str, ...]:
@@ -315,21 +315,30 @@ def kept_limit(forms: Forms, draw, arity: int, depth: int) -> Plan:
     return Limit(child, tuple(draw(orders(child.columns))), count, offset, KeptRows(forms.fresh("support")))
 
 
+TWO_COLUMNS = (product, join, outer_join, window, generate)
+"""Forms whose queries have at least two columns."""
+
+FORMS: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
+    UnionAll: (union_all,),
+    Filter: (selection,),
+    Project: (projection,),
+    Distinct: (distinct,),
+    Join: (join, join),
+    OuterJoin: (outer_join,),
+    SetOperation: (set_operation,),
+    Aggregate: (aggregate,),
+    Window: (window,),
+    Limit: (limit,),
+    Generate: (generate,),
+}
+"""The forms of every operator that a view can have above its leaves."""
+
+LEAVES: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {Scan: (scan,) * 9, Values: (constant,)}
+ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {Kept: (kept_total,)}
+"""Operators that a view gets only together with a support table."""
+
 PAPER = (union_all, selection, projection, distinct, monus, product, product)
-SQL = (
-    union_all,
-    selection,
-    projection,
-    distinct,
-    join,
-    join,
-    outer_join,
-    set_operation,
-    aggregate,
-    window,
-    limit,
-    generate,
-)
+SQL = tuple(itertools.chain.from_iterable(FORMS.values()))
 KEEPING = (counted_aggregate, kept_total, kept_limit, selection, projection, join, outer_join, distinct, aggregate)
 SELECT_PROJECT_JOIN = (selection, projection, join)
 
@@ -344,12 +353,12 @@ def _queries(draw, operators: tuple[Callable[..., Plan], ...], leaves: tuple[Cal
 
 def paper_queries() -> st.SearchStrategy[Plan]:
     """Queries of the paper's nine forms."""
-    return _queries(PAPER, (*[scan] * 9, constant))
+    return _queries(PAPER, tuple(itertools.chain.from_iterable(LEAVES.values())))
 
 
 def sql_queries() -> st.SearchStrategy[Plan]:
     """Queries with every operator that a view can have."""
-    return _queries(SQL, (*[scan] * 9, constant))
+    return _queries(SQL, tuple(itertools.chain.from_iterable(LEAVES.values())))
 
 
 def keeping_queries() -> st.SearchStrategy[Plan]:

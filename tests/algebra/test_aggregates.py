@@ -184,9 +184,9 @@ def test_an_order_free_form_is_sql_over_its_arguments(name: str) -> None:
         assert any(is_aggregate(part) for part in expression.walk())
 
 
-@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.counted])
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.countable])
 def test_counted_parts_make_the_value(name: str) -> None:
-    counted = FUNCTIONS[name].counted
+    counted = FUNCTIONS[name].countable
     assert counted is not None
     for type_ in TYPES:
         parts = counted.parts(type_, lambda: "decimal(14,6)")
@@ -217,7 +217,7 @@ def test_counted_parts_make_the_value(name: str) -> None:
     ],
 )
 def test_what_is_kept_of_a_type(name: str, type_: str, kept: tuple[tuple[str, str], ...] | None) -> None:
-    counted = FUNCTIONS[name].counted
+    counted = FUNCTIONS[name].countable
     assert counted is not None
     parts = counted.parts(type_, lambda: "decimal(14,6)")
     assert (parts and parts.kept) == kept

@@ -13,10 +13,11 @@ from deferred.algebra import operators
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Scan, Stored, Temporary
 from deferred.algebra.operators.signed import Summed
-from deferred.algebra.plan import PARTS, Derived, Keys, Leaf, Plan, Unary, free, transformed
+from deferred.algebra.plan import PARTS, Barrier, Derived, Keys, Leaf, Plan, Unary, free, transformed
 from deferred.algebra.scalar import column
+from tests.algebra import strategies
 
-SHARED = {Leaf, Unary, Derived}
+SHARED = {Leaf, Unary, Barrier, Derived}
 """Bases of operators, none of them an operator."""
 
 for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
@@ -62,6 +63,11 @@ def test_every_operator_states_every_part(operator: type[Plan]) -> None:
     assert operator.__doc__
 
 
+def test_random_plans_contain_every_operator_that_a_query_can_have() -> None:
+    drawn = {**strategies.FORMS, **strategies.LEAVES, **strategies.ONLY_KEEPING}
+    assert set(drawn) == {c for c in OPERATORS if not issubclass(c, Derived)}, "an operator has a form in strategies.py"
+
+
 DERIVED = (
     Change("R", ("a",), ("x",)),
     Net(Change("R", ("a",), ("x",))),
@@ -80,7 +86,16 @@ def test_these_are_the_derived_nodes() -> None:
 @pytest.mark.parametrize("plan", DERIVED, ids=lambda plan: type(plan).__name__)
 @pytest.mark.parametrize(
     ("part", "arguments"),
-    [("pruned", ((), frozenset())), ("delta", (None,)), ("reads", (None,)), ("unnested", (None,))],
+    [
+        ("pruned", ((), frozenset())),
+        ("delta", (None,)),
+        ("supported", (None,)),
+        ("reads", (None,)),
+        ("unnested", (None,)),
+        ("pulled_up", ()),
+        ("joined_on", (exp.true(),)),
+        ("with_join_condition", (None,)),
+    ],
 )
 def test_derived_nodes_say_that_no_query_contains_them(plan: Plan, part: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match=f"^{type(plan).__name__} occurs only in derived plans, so it has no "):
@@ -102,3 +117,22 @@ def test_free_columns_are_read_and_made_by_nothing_below() -> None:
     condition = exp.EQ(this=column("x"), expression=column("outer"))
     assert free(Filter(R, condition)) == {"outer"}
     assert not free(R)
+
+
+def test_the_origin_of_a_column_is_the_leaf_that_has_its_values() -> None:
+    leaf = Temporary("step1", ("a", "b"))
+    picked = operators.Project(Filter(leaf, exp.true()), (("x", column("b")), ("y", exp.Literal.number(1))))
+    assert picked.origin("x") == (leaf, "b")
+    assert picked.origin("y") is None
+    change = Change("R", ("a",), ("x",))
+    assert Net(change).origin("x") == (change, "a")
+    assert Net(change).origin(COUNT) == (change, COUNT)
+    assert R.origin("x") is None
+
+
+def test_a_plan_of_global_aggregates_has_one_row_until_it_is_filtered() -> None:
+    total = operators.Aggregate(R, (), (("n", exp.Anonymous(this="COUNT", expressions=[exp.Star()])),))
+    product = operators.Join((total, operators.Project(total, (("m", column("n")),))))
+    assert product.one_row
+    assert not Filter(product, exp.true()).one_row
+    assert not operators.Aggregate(R, ("x",), ()).one_row

@@ -71,9 +71,7 @@ def test_a_declared_function_is_maintained_like_any_other(own: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("call", ["lucky(a)", "random_twice(a)"])
 def test_a_function_that_is_declared_nondeterministic_is_refused(own: Any, call: str) -> None:
-    own.spark.sql(
-        "CREATE OR REPLACE FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC RETURN x * rand()"
-    )
+    own.spark.sql("CREATE OR REPLACE FUNCTION random_twice(x INT) RETURNS DOUBLE NOT DETERMINISTIC RETURN x * rand()")
     for sql in (f"SELECT {call} AS n FROM r", f"SELECT a FROM r WHERE {call} > 1", f"SELECT MAX({call}) AS m FROM r"):
         with refused(NondeterministicSQLError, call.split("(")[0], "nondeterministic"):
             own.create_view("v", sql, refresh_policy="incremental")

@@ -29,8 +29,8 @@ def test_an_average_of_parts_is_sparks_own(spark: Any, digits: int, scale: int) 
     type_ = groups.schema["wanted"].dataType
     average = lookup("avg")
     assert average is not None
-    assert average.counted is not None
-    parts = average.counted.parts(f"decimal({digits},{scale})", type_.simpleString)
+    assert average.countable is not None
+    parts = average.countable.parts(f"decimal({digits},{scale})", type_.simpleString)
     assert parts is not None
     made = text(fill(parts.final, sum=column("total"), count=column("amount")))
     assert groups.count() > 700

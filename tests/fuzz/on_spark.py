@@ -15,12 +15,12 @@ from deferred.algebra.strategy import support_tables
 from deferred.spark.engine import OWN_SETTINGS
 from deferred.spark.session import settings
 from deferred.sql.bind import Bound, bind
-from deferred.sql.render import Renderer, named_table
+from deferred.sql.render import ReadableLeaves, Renderer, named_table
 from deferred.sql.types import Types
 from tests.fuzz.duck import CannotRun, Row, Schema, netted, plain
 
 
-class SparkDatabase:
+class SparkDatabase(ReadableLeaves):
     """Tables with a schema each; the state is the bag of rows of each table."""
 
     def __init__(self, spark: Any, schemas: Mapping[str, Schema]) -> None:
@@ -33,15 +33,6 @@ class SparkDatabase:
         """The views stay until others of their names replace them: a session has no better place for them."""
 
     # ---- what the renderer asks
-
-    def scan(self, table: str) -> exp.Expr:
-        return named_table(table)
-
-    def change(self, table: str) -> exp.Expr:
-        return named_table(f"changes of {table}")
-
-    def temporary(self, name: str) -> exp.Expr:
-        return named_table(name)
 
     def stored(self, name: str) -> exp.Expr:
         return named_table(name)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from deferred.maintenance.scenarios import SCENARIOS
+from deferred.maintenance.scenarios import BY_NAME
 
 FIGURE_1 = {
     "immediate": "Q ≡ MV",
@@ -18,11 +18,11 @@ FIGURE_1 = {
 
 
 def test_the_invariants_are_those_of_figure_1() -> None:
-    assert {name: str(scenario.invariant) for name, scenario in SCENARIOS.items()} == FIGURE_1
+    assert {name: str(scenario.invariant) for name, scenario in BY_NAME.items()} == FIGURE_1
 
 
 def test_a_scenario_without_a_past_follows_every_transaction() -> None:
-    for scenario in SCENARIOS.values():
+    for scenario in BY_NAME.values():
         assert scenario.follows_transactions is not scenario.invariant.of_past
 
 
@@ -40,7 +40,7 @@ def test_a_scenario_without_a_past_follows_every_transaction() -> None:
     ],
 )
 def test_what_a_scheduled_run_does(name: str, due: bool, policy: int, expected: list[str]) -> None:
-    assert SCENARIOS[name].scheduled(due, policy) == expected
+    assert BY_NAME[name].scheduled(due, policy) == expected
 
 
 def test_scenarios_can_be_asked_without_a_database_or_spark() -> None:

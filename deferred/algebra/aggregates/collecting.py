@@ -31,9 +31,9 @@ def _collected(names: tuple[str, ...], idempotent: bool, reference: Callable[[Co
         over_nothing=EMPTY_ARRAY,
         row_order=RowOrder.HIDDEN_BY_CALLER,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=idempotent,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ANY,
         reference=of_values(reference),
     )
@@ -48,9 +48,9 @@ register(
         over_nothing=NULL,
         row_order=RowOrder.WITHIN_GROUP,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=False,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ANY,
         reference=None,
     )

@@ -1,4 +1,4 @@
-"""Least and greatest values, truth of all or any, bits, and the value that stands beside an extreme."""
+"""Least and greatest values, truth of all or any, bits, and the value beside an extreme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deferred.algebra.aggregates.registry import (
     TWO,
     AggregateFunction,
     Call,
-    Counted,
+    Countable,
     Parts,
     RowOrder,
     Rows,
@@ -42,11 +42,11 @@ def _order_free(best: str) -> Callable[[Call], str | None]:
     return form
 
 
-def _kept(kind: str) -> Counted:
+def _kept(kind: str) -> Countable:
     def parts(type_: str, result: Callable[[], str]) -> Parts | None:
         return Parts(((kind, type_),), kind) if is_exact(type_) or type_ in _ORDERED else None
 
-    return Counted(False, "x", parts)
+    return Countable(False, "x", parts)
 
 
 def _extreme(name: str, best: Callable[..., Any]) -> AggregateFunction:
@@ -56,9 +56,9 @@ def _extreme(name: str, best: Callable[..., Any]) -> AggregateFunction:
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=_order_free(name.upper()),
-        distinct_apart=True,
+        distinct_first=True,
         idempotent=True,
-        counted=_kept(name),
+        countable=_kept(name),
         window_order=WindowOrder.ONE_IF_FLOATING,
         reference=of_values(lambda values: best(values, default=None)),
     )
@@ -72,9 +72,9 @@ def _logical(names: tuple[str, ...], kind: str, best: Callable[..., Any]) -> Agg
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=True,
-        counted=_kept(kind),
+        countable=_kept(kind),
         window_order=WindowOrder.ANY,
         reference=of_values(lambda values: best(values, default=None)),
     )
@@ -90,9 +90,9 @@ def _bitwise(name: str, combine: Callable[[int, int], int], idempotent: bool) ->
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=idempotent,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ANY,
         reference=of_values(reference),
     )
@@ -111,9 +111,9 @@ def _beside(name: str, extreme: str, best: Callable[..., Any]) -> AggregateFunct
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=lambda call: f"{extreme}(IF(y IS NULL, NULL, NAMED_STRUCT('k', y, 'v', x))).v",
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=True,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ONE,
         reference=reference,
     )

@@ -91,9 +91,9 @@ def _moment(
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=_order_free(final, higher),
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=False,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ONE,
         reference=of_values(reference),
     )

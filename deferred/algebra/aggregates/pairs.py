@@ -79,9 +79,9 @@ def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> Aggregat
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=_order_free(final),
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=False,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ONE,
         reference=reference,
     )
@@ -132,9 +132,9 @@ def _regression(name: str, order_free: Callable[[Call], str | None], reference: 
             over_nothing=ZERO if name == "regr_count" else NULL,
             row_order=RowOrder.UNSEEN,
             order_free=order_free,
-            distinct_apart=False,
+            distinct_first=False,
             idempotent=False,
-            counted=None,
+            countable=None,
             window_order=WindowOrder.ONE,
             reference=reference,
         )

@@ -52,9 +52,9 @@ def _percentiles(
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=False,
-        counted=None,
+        countable=None,
         window_order=window_order,
         reference=reference,
     )
@@ -69,13 +69,13 @@ register(_percentiles(("percentile_approx", "approx_percentile"), TWO_OR_THREE, 
 register(
     AggregateFunction(
         names=("mode",),
-        arity=range(3),  # none where the values stand in WITHIN GROUP (ORDER BY …)
+        arity=range(3),  # none where the values are in WITHIN GROUP (ORDER BY …)
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
         order_free=lambda call: "MODE(x, TRUE)",  # of several values that are equally frequent, the least
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=False,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.FORM,
         reference=None,
     )

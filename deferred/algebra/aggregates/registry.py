@@ -38,7 +38,7 @@ class WindowOrder(Enum):
 
     ANY = "any order gives the same value"
     ONE_IF_FLOATING = "over floating point the order shows: in the last bits of sums, in 0.0 and −0.0 of extremes"
-    FORM = "the order-free form stands in the place of the call: of several values the call may take any"
+    FORM = "the order-free form replaces the call: of several values the call may take any"
     ONE = "the order always shows: values are computed in floating point, or one of several equal rows is chosen"
 
 
@@ -62,7 +62,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Counted:
+class Countable:
     """How a function of one argument is made of parts that a change adds to or takes from.
 
     `star` says whether f(*) is the number of rows. `value` is SQL over x: what is counted of the argument. `parts` gets
@@ -85,9 +85,9 @@ class AggregateFunction:
     row_order: whether the order of the rows can be seen in its value
     order_free: its SQL over x and y as a function of the bag of arguments, in whatever order Spark adds them up; None,
         or a form that returns None, leaves the call as it is
-    distinct_apart: whether a total f(DISTINCT x) is f(x) over the distinct rows, where it may be counted
+    distinct_first: whether a total f(DISTINCT x) is f(x) over the distinct rows, where it may be counted
     idempotent: whether a second copy of a row adds nothing to its value, as with the greatest of several values
-    counted: how it is made of kept parts; None where it is not
+    countable: how it is made of kept parts; None where it is not
     window_order: whether a window must take its rows in one order
     reference: its value over rows of arguments, by definition; None where only Spark can say
     """
@@ -97,16 +97,16 @@ class AggregateFunction:
     over_nothing: str
     row_order: RowOrder
     order_free: Callable[[Call], str | None] | None
-    distinct_apart: bool
+    distinct_first: bool
     idempotent: bool
-    counted: Counted | None
+    countable: Countable | None
     window_order: WindowOrder
     reference: Callable[[Rows], Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefusedAggregate:
-    """Aggregates that a view may not contain, and the message that says why: {call} stands for the call."""
+    """Aggregates that a view may not contain, and the message that says why: {call} is replaced by the call."""
 
     names: tuple[str, ...]
     deterministic: bool

@@ -21,9 +21,9 @@ def _sketch(name: str, arity: range, over_nothing: str, idempotent: bool) -> Agg
         over_nothing=over_nothing,
         row_order=RowOrder.UNSEEN,
         order_free=None,
-        distinct_apart=False,
+        distinct_first=False,
         idempotent=idempotent,
-        counted=None,
+        countable=None,
         window_order=WindowOrder.ANY,
         reference=None,
     )

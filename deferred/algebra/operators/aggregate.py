@@ -23,9 +23,9 @@ from deferred.algebra.operators.outer_join import LEFT, OuterJoin
 from deferred.algebra.operators.project import Project, needed_outputs, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
-from deferred.algebra.strategy import Recomputed, Strategy
+from deferred.algebra.strategy import Recomputed, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -63,7 +63,7 @@ class Reading(GroupStrategy):
         """
         keys = Keys.same(change, node.keys) if node.keys else None
         if keys is not None and all(map(ignores_copies, node.expressions)):
-            new, old = (pick(rows, node.child.columns) for rows in d.counted_states(node.child, change, keys))
+            new, old = (pick(rows, node.child.columns) for rows in d.states_with_counts(node.child, change, keys))
         else:
             new, old = d.states(node.child, change, keys)
         return d.difference(replace(node, child=new), replace(node, child=old), node.columns)
@@ -105,7 +105,7 @@ TOUCHED_GROUPS, WHOLE_INPUT, OVER_KEPT_VALUES = TouchedGroups(), WholeInput(), O
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Unary):
+class Aggregate(Barrier, Unary):
     """γ: one row per group of `keys` (columns of E), with one aggregate expression per output.
 
     Without keys there is exactly one row, over an empty input too. `chosen` is its strategy if that is not the
@@ -129,6 +129,17 @@ class Aggregate(Unary):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return self.keys
+
+    @property
+    def one_row(self) -> bool:
+        return not self.keys
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return self.keys
+
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(self.keys) | used(*(e for _, e in self._needed_outputs(needed))),)
@@ -155,6 +166,9 @@ class Aggregate(Unary):
     def restricted(self, keys: Keys) -> Plan:
         return self.strategy.restricted(self, keys)
 
+    def supported(self, tables: SupportTables) -> Plan:
+        return tables.counted(self)
+
     def reads(self, labels: Labels) -> str:
         return self.strategy.reads(self, labels)
 
@@ -174,7 +188,7 @@ class Aggregate(Unary):
             (name, exp.Case(ifs=[exp.If(this=absent.copy(), true=over_nothing(e))], default=column(name)))
             for name, e in outputs
         ]
-        return Project(joined, (*filled, *u.kept(mine))), mine
+        return Project(joined, (*filled, *u.carried(mine))), mine
 
     def figure2(self, f: Figure2) -> Pair:
         return f.grouped(self, self.keys)

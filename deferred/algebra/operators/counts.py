@@ -32,19 +32,19 @@ def counts_of_both_states(
     """
     new, old = states
 
-    def counted(rows: Plan, now: Scalar, before: Scalar) -> Plan:
+    def with_counts(rows: Plan, now: Scalar, before: Scalar) -> Plan:
         values = {new: now, old: before}
         outputs = [(i, column(c)) for i, c in zip(ids, plan.columns, strict=True)]
         return Project(rows, (*outputs, *((count, values.get(count, bigint(0))) for count in counts or states)))
 
-    found = [counted(plan.restricted(keys), bigint(1), bigint(1))]
+    found = [with_counts(plan.restricted(keys), bigint(1), bigint(1))]
     if change is not None:
-        found.append(counted(change, bigint(0), negated(column(COUNT))))
+        found.append(with_counts(change, bigint(0), negated(column(COUNT))))
     return found
 
 
 def changed_rows(counts: Summed, new: Scalar, old: Scalar) -> Plan:
-    """The signed bag new − old of rows that stand once, for the number of copies in either state."""
+    """The signed bag new − old of rows that occur once, for the number of copies in either state."""
     names = counts.columns[: -len(counts.counts)]
     outputs = (*((c, column(c)) for c in names), (COUNT, exp.Sub(this=new, expression=old)))
     return Filter(Project(counts, outputs), exp.NEQ(this=column(COUNT), expression=bigint(0)))

@@ -14,9 +14,9 @@ from deferred.algebra.operators.counts import NEW, OLD, changed_rows, counts_of_
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import TOUCHED_ROWS, Strategy
+from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Unary):
+class Distinct(Barrier, Unary):
     """ε: every row of E once."""
 
     row_by_row = False
+    one_row = False
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -40,6 +41,13 @@ class Distinct(Unary):
     def unique_key(self) -> tuple[str, ...] | None:
         return self.columns
 
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return self.columns
+
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
+
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(self.columns),)
 
@@ -47,7 +55,7 @@ class Distinct(Unary):
         return self.with_children(children)
 
     def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(ε(E)) = ε(New(E|K)) − ε(Old(E|K)), K the rows of Δ(E): of each row only how often it is there is asked.
+        """Δ(ε(E)) = ε(New(E|K)) − ε(Old(E|K)), K the rows of Δ(E): only how often each row is there matters.
 
         Figure 2's ε(ADD) ∸ (E ∸ DEL) decides the same for each touched row: whether it was there, and whether it is.
         Old = New − Δ is a subtraction of counts, so a row of which there are millions is one row here.
@@ -56,8 +64,8 @@ class Distinct(Unary):
         if change is None:
             return None
         change = d.shared(change)
-        counted = counts_of_both_states(self.child, change, Keys.same(change, self.columns), self.columns, (NEW, OLD))
-        return changed_rows(Summed(united(counted, (*self.columns, NEW, OLD)), (NEW, OLD)), once(NEW), once(OLD))
+        counts = counts_of_both_states(self.child, change, Keys.same(change, self.columns), self.columns, (NEW, OLD))
+        return changed_rows(Summed(united(counts, (*self.columns, NEW, OLD)), (NEW, OLD)), once(NEW), once(OLD))
 
     def restricted(self, keys: Keys) -> Plan:
         """ε(E) ⋉ K = ε(E ⋉ K)."""
@@ -66,6 +74,9 @@ class Distinct(Unary):
     @property
     def strategy(self) -> Strategy:
         return TOUCHED_ROWS
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return f"the changed rows, and the same rows in {listed_tables(self)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
-from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.plan import Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -29,6 +29,8 @@ class Filter(Unary):
     condition: Scalar
 
     row_by_row = True
+    one_row = False
+    looked_up_by = ()
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -37,6 +39,23 @@ class Filter(Unary):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return self.child.unique_key
+
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        child, parts = self.child.pulled_up()
+        mine = [p for p in conjuncts(self.condition) if columns_of(p) <= set(child.columns)]
+        parts += [p for p in conjuncts(self.condition) if p not in mine]
+        condition = conjunction(mine)
+        return (child if condition is None else Filter(child, condition)), parts
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        below = self.child.joined_on(equality)
+        return None if below is None else Filter(below, self.condition)
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return self
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed | used(self.condition),)
@@ -58,6 +77,9 @@ class Filter(Unary):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "the changed rows"

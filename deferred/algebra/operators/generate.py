@@ -13,9 +13,9 @@ from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Generate(Unary):
+class Generate(Barrier, Unary):
     """Every row of E joined with the rows that a generator makes from it; with `outer`, with NULLs if it makes none."""
 
     generator: Scalar
@@ -34,6 +34,8 @@ class Generate(Unary):
     outer: bool = False
 
     row_by_row = True
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -45,6 +47,9 @@ class Generate(Unary):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -68,6 +73,9 @@ class Generate(Unary):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "the changed rows"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.filter import Filter
-from deferred.algebra.operators.project import Project, counted, minus, pick
+from deferred.algebra.operators.project import Project, minus, pick, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import union, united
-from deferred.algebra.plan import Keys, Plan, Writer, used
+from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import (
     Scalar,
     column,
@@ -27,7 +27,7 @@ from deferred.algebra.scalar import (
     is_column,
     product,
 )
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -48,6 +48,7 @@ class Join(Plan):
     condition: Scalar | None = None
 
     row_by_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,6 +68,25 @@ class Join(Plan):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return None
+
+    @property
+    def one_row(self) -> bool:
+        return self.condition is None and all(plan.one_row for plan in self.inputs)
+
+    def origin(self, name: str) -> Origin | None:
+        return None
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        mine, parts = _split(conjuncts(self.condition), set(self.columns))
+        return Join(self.inputs, conjunction(mine)), parts
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        if not columns_of(equality) <= set(self.columns):
+            return None
+        return Join(self.inputs, conjunction([*conjuncts(self.condition), equality]))
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return self if self.condition is None else replace(self, condition=change(self.condition))
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         asked = needed | used(self.condition)
@@ -108,7 +128,7 @@ class Join(Plan):
             if change is not None and j > i:
                 if links and not d.is_row_by_row(self.inputs[j]):
                     change = Restrict(change, Keys(result, links))
-                other = united([counted(plan), minus(change)], (*plan.columns, COUNT))
+                other = united([signed(plan), minus(change)], (*plan.columns, COUNT))
             else:
                 other = plan
             result, pending = _joined(result, other, plan.columns, pending)
@@ -142,6 +162,9 @@ class Join(Plan):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         links = [labels.scalar(part) for part in conjuncts(self.condition) if equated(part)]

@@ -11,15 +11,15 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
 from deferred.algebra.operators.filter import Filter
-from deferred.algebra.operators.project import counted
+from deferred.algebra.operators.project import signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import Keeping, Strategy
+from deferred.algebra.strategy import Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -37,7 +37,7 @@ class KeptValues(Keeping):
     support: str
 
     def contents(self, node: Kept) -> Plan:
-        return Net(counted(node.child), node.bitwise)
+        return Net(signed(node.child), node.bitwise)
 
     def past(self, node: Kept, keys: Keys | None) -> Plan:
         return Repeat(looked_up(node.stored, keys))
@@ -47,7 +47,7 @@ class KeptValues(Keeping):
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Unary):
+class Kept(Barrier, Unary):
     """E with its rows kept: of the base tables only the changes are read, even if E is a join of many tables.
 
     `bitwise` has the types of the columns in which SQL equates different values; their texts are kept beside them.
@@ -57,6 +57,8 @@ class Kept(Unary):
     bitwise: Mapping[str, str] = field(default_factory=dict)
 
     row_by_row = False
+    one_row = False
+    looked_up_by = ()
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -64,6 +66,9 @@ class Kept(Unary):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -90,6 +95,9 @@ class Kept(Unary):
     @property
     def strategy(self) -> Strategy:
         return self.kept
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         read = self.columns[: len(self.columns) - len(self.bitwise)]  # without the texts beside them

@@ -21,7 +21,7 @@ from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join
 from deferred.algebra.operators.outer_join import ANTI, SEMI, OuterJoin
-from deferred.algebra.operators.project import Project, counted, pick, renamed
+from deferred.algebra.operators.project import Project, pick, renamed, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Net, Repeat
@@ -29,10 +29,10 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same
-from deferred.algebra.strategy import Keeping, Strategy
+from deferred.algebra.strategy import Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -66,7 +66,7 @@ class KeptRows(Keeping):
         columns = node.columns
         kept = d.shared(self._stored(node))
         reading = d.shared(self._read_again(node, kept, change))
-        candidates = united([counted(kept), change], (*columns, COUNT))
+        candidates = united([signed(kept), change], (*columns, COUNT))
         positive = Filter(Net(candidates, d.bitwise(columns)), exp.GT(this=column(COUNT), expression=bigint(0)))
         merged = OuterJoin(node.first(Repeat(positive)), reading, ANTI, exp.true())
         again = node.first(d.shared(node.child, when=reading))
@@ -89,7 +89,7 @@ class KeptRows(Keeping):
 
 
 @dataclass(frozen=True, eq=False)
-class Limit(Unary):
+class Limit(Barrier, Unary):
     """The first rows of E in an order, after an offset; ties are broken by the rows' own values."""
 
     order: tuple[exp.Ordered, ...]
@@ -98,6 +98,8 @@ class Limit(Unary):
     kept: KeptRows | None = None
 
     row_by_row = False
+    one_row = False
+    looked_up_by = ()
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -105,6 +107,9 @@ class Limit(Unary):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -130,6 +135,11 @@ class Limit(Unary):
     @property
     def strategy(self) -> Strategy:
         return over_everything(self.child) if self.kept is None else self.kept
+
+    def supported(self, tables: SupportTables) -> Plan:
+        if self.count is None:
+            return tables.over_kept_rows(self)
+        return replace(self, kept=KeptRows(tables.names()))
 
     def reads(self, labels: Labels) -> str:
         tables = listed_tables(self)

@@ -4,7 +4,7 @@ maintained at the touched keys."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,9 @@ from deferred.algebra.operators.project import Project, minus, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan, Writer, used
-from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated, equated_columns, product
-from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy
+from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
+from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, equated, equated_columns, product
+from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy, SupportTables
 from deferred.errors import UnsupportedSQLError
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class OuterJoin(Plan):
     condition: Scalar
 
     row_by_row = False
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,6 +69,22 @@ class OuterJoin(Plan):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return None
+
+    def origin(self, name: str) -> Origin | None:
+        return None
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        return self, []
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        """σ_p(E ⟕ F) = σ_p(E) ⟕ F for a condition on columns of E; of a full join some rows have none."""
+        if self.kind == FULL or not columns_of(equality) <= set(self.left.columns):
+            return None
+        below = self.left.joined_on(equality)
+        return None if below is None else replace(self, left=below)
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return replace(self, condition=change(self.condition))
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         asked = needed | used(self.condition)
@@ -96,12 +114,12 @@ class OuterJoin(Plan):
             of_left, of_right = Keys.of(keys, ((a, a) for a, _ in pairs)), Keys.of(keys, ((b, a) for a, b in pairs))
         else:
             of_left, of_right = self._touched_rows(d, left, right)
-        lefts = d.counted_states(self.left, left, of_left)
-        rights = d.counted_states(self.right, right, of_right)
-        new, old = (self._of_counted(e, f) for e, f in zip(lefts, rights, strict=True))
+        lefts = d.states_with_counts(self.left, left, of_left)
+        rights = d.states_with_counts(self.right, right, of_right)
+        new, old = (self._of_counts(e, f) for e, f in zip(lefts, rights, strict=True))
         return Net(united([new, minus(old)], (*self.columns, COUNT)), d.bitwise(self.columns))
 
-    def _of_counted(self, left: Plan, right: Plan) -> Plan:
+    def _of_counts(self, left: Plan, right: Plan) -> Plan:
         """E ∘ F as a signed bag, of signed bags of positive counts: the counts of two rows that meet are multiplied.
 
         A row without a partner counts as often as it is there.
@@ -203,6 +221,9 @@ class OuterJoin(Plan):
     def strategy(self) -> Strategy:
         return TOUCHED_KEYS if self._equated() else TOUCHED_ROWS
 
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
+
     def reads(self, labels: Labels) -> str:
         if self.strategy is TOUCHED_KEYS:
             links = " AND ".join(labels.scalar(part) for part in conjuncts(self.condition) if equated(part))
@@ -260,6 +281,6 @@ class OuterJoin(Plan):
         return w.broadcast(query, "l") if COUNT in self.left.columns else query
 
 
-def _named(counted: Plan, count: str) -> Plan:
+def _named(signed: Plan, count: str) -> Plan:
     """A signed bag with its count under another name."""
-    return Project(counted, (*((c, column(c)) for c in counted.columns[:-1]), (count, column(COUNT))))
+    return Project(signed, (*((c, column(c)) for c in signed.columns[:-1]), (count, column(COUNT))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.plan import Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, column, is_column, negated
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -29,6 +29,7 @@ class Project(Unary):
     outputs: tuple[tuple[str, Scalar], ...]
 
     row_by_row = True
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -46,6 +47,27 @@ class Project(Unary):
             return None
         passed = {e.name: out for out, e in self.outputs if is_column(e)}
         return tuple(passed[c] for c in below) if set(below) <= passed.keys() else None
+
+    @property
+    def one_row(self) -> bool:
+        return self.child.one_row
+
+    def origin(self, name: str) -> Origin | None:
+        expression = dict(self.outputs)[name]
+        return self.child.origin(expression.name) if is_column(expression) else None
+
+    def pulled_up(self) -> tuple[Plan, list[Scalar]]:
+        child, parts = self.child.pulled_up()
+        if not parts:
+            return (self if child is self.child else Project(child, self.outputs)), []
+        extra = sorted((used(*parts) & set(child.columns)) - set(self.columns))
+        return Project(child, (*self.outputs, *((c, column(c)) for c in extra))), parts
+
+    def joined_on(self, equality: Scalar) -> Plan | None:
+        return None
+
+    def with_join_condition(self, change: Callable[[Scalar], Scalar]) -> Plan:
+        return self
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (used(*(e for _, e in needed_outputs(self.outputs, needed))),)
@@ -69,13 +91,16 @@ class Project(Unary):
     def strategy(self) -> Strategy:
         return LINEAR
 
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
+
     def reads(self, labels: Labels) -> str:
         return "the changed rows"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         child, values = u.plan(self.child)
         outputs = tuple((name, u.put(e, values)) for name, e in self.outputs)
-        return Project(child, (*outputs, *u.kept(values))), values
+        return Project(child, (*outputs, *u.carried(values))), values
 
     def figure2(self, f: Figure2) -> Pair:
         return f.linear(self)
@@ -110,7 +135,7 @@ def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
     return Project(plan, tuple((new, column(old)) for old, new in names.items()))
 
 
-def counted(plan: Plan, times: int = 1) -> Plan:
+def signed(plan: Plan, times: int = 1) -> Plan:
     """A plain bag as a signed one, every row `times` times."""
     return Project(plan, (*((c, column(c)) for c in plan.columns), (COUNT, bigint(times))))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Derived, Keys, Plan, Writer, used
+from deferred.algebra.plan import Derived, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, rewrite
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Restrict(Derived):
     def expressions(self) -> tuple[Scalar, ...]:
         return tuple(value for pair in self.keys.on for value in pair)
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
 
     def notation(self, labels: Labels) -> str:
         keys = ", ".join(labels.scalar(mine) for mine, _ in self.keys.on)

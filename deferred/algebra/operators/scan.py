@@ -11,9 +11,9 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Leaf, Plan, Writer
+from deferred.algebra.plan import Barrier, Derived, Keys, Leaf, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(Leaf):
+class Scan(Barrier, Leaf):
     """R, a base table at the current cut: `names` of its columns, known in the plan as `ids`."""
 
     table: str
@@ -32,6 +32,8 @@ class Scan(Leaf):
     ids: tuple[str, ...]
 
     row_by_row = True
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -43,6 +45,9 @@ class Scan(Leaf):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
@@ -60,6 +65,9 @@ class Scan(Leaf):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "its changes"
@@ -102,8 +110,8 @@ class Change(Derived, Leaf):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return self, dict(zip(self.ids, self.names, strict=True)).get(name, name)
 
     def notation(self, labels: Labels) -> str:
         return f"(▲{labels.table(self)} − ▼{labels.table(self)})"

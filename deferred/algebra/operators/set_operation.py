@@ -18,9 +18,9 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import sides_by_position, union, united, unnested_sides
-from deferred.algebra.plan import Keys, Plan, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, all_true, column
-from deferred.algebra.strategy import TOUCHED_ROWS, Strategy
+from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -40,7 +40,7 @@ SYMBOLS = {
 
 
 @dataclass(frozen=True, eq=False)
-class SetOperation(Plan):
+class SetOperation(Barrier):
     """A binary operation that depends only on the multiplicities n and m of one row in its two inputs.
 
     EXCEPT ALL is the paper's monus, max(0, n − m); INTERSECT ALL its min. Without ALL the result is a set:
@@ -54,6 +54,7 @@ class SetOperation(Plan):
     ids: tuple[str, ...]
 
     row_by_row = False
+    one_row = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,6 +74,13 @@ class SetOperation(Plan):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return self.columns
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -134,6 +142,9 @@ class SetOperation(Plan):
     @property
     def strategy(self) -> Strategy:
         return TOUCHED_ROWS
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return f"the changed rows, and the same rows of both sides in {listed_tables(self)}"

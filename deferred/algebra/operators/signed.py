@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Plan, Unary, Writer
+from deferred.algebra.plan import Derived, Origin, Unary, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Net(Derived, Unary):
-    """A signed bag in which every row stands once, with its summed count, and never with zero.
+    """A signed bag in which every row occurs once, with its summed count, and never with zero.
 
     Rows are compared bit by bit where SQL equates different values: `bitwise` has the types of the columns in which
     0.0 and −0.0 can occur, or strings that a collation equates, or maps with their entries in another order.
@@ -33,8 +32,8 @@ class Net(Derived, Unary):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return self.child.origin(name)
 
     def notation(self, labels: Labels) -> str:
         return f"net({labels.text(self.child)})"
@@ -59,8 +58,8 @@ class Summed(Derived, Unary):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def notation(self, labels: Labels) -> str:
         return f"counts({labels.text(self.child)})"
@@ -90,8 +89,8 @@ class Repeat(Derived, Unary):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def notation(self, labels: Labels) -> str:
         return f"rows({labels.text(self.child)})"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Derived, Keys, Leaf, Plan, Writer
+from deferred.algebra.plan import Derived, Leaf, Origin, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ class Temporary(Derived, Leaf):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return self, name
 
     def notation(self, labels: Labels) -> str:
         return self.name
@@ -47,7 +46,7 @@ class Temporary(Derived, Leaf):
 
 @dataclass(frozen=True, eq=False)
 class Stored(Derived, Leaf):
-    """The rows of a support table, as they are at s_i; `keys` tell its rows apart, none where it moves as a whole."""
+    """The rows of a support table, as they are at s_i; `keys` identify its rows, none where it moves as a whole."""
 
     name: str
     ids: tuple[str, ...]
@@ -61,8 +60,8 @@ class Stored(Derived, Leaf):
     def expressions(self) -> tuple[Scalar, ...]:
         return ()
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
+    def origin(self, name: str) -> Origin | None:
+        return None
 
     def notation(self, labels: Labels) -> str:
         return self.name

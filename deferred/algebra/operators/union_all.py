@@ -12,9 +12,9 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import Project, pick
-from deferred.algebra.plan import Keys, Plan, Writer
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class UnionAll(Plan):
+class UnionAll(Barrier):
     """⊎: the bags of all inputs added up, columns by position."""
 
     inputs: tuple[Plan, ...]
     ids: tuple[str, ...]
 
     row_by_row = True
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -50,6 +52,9 @@ class UnionAll(Plan):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -81,6 +86,9 @@ class UnionAll(Plan):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "the changed rows"

@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Keys, Leaf, Plan, Writer
+from deferred.algebra.plan import Barrier, Keys, Leaf, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy
+from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Leaf):
+class Values(Barrier, Leaf):
     """A constant bag: φ without rows, {x} with one."""
 
     ids: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
 
     row_by_row = True
+    one_row = False
+    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -42,6 +44,9 @@ class Values(Leaf):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
@@ -57,6 +62,9 @@ class Values(Leaf):
     @property
     def strategy(self) -> Strategy:
         return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
 
     def reads(self, labels: Labels) -> str:
         return "nothing"

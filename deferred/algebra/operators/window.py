@@ -18,9 +18,9 @@ from deferred.algebra.keeping import is_kept, over_everything
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Keys, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy
+from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -38,13 +38,14 @@ NUMBERING = frozenset({"row_number", "ntile", "lag", "lead", "first_value", "fir
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Unary):
+class Window(Barrier, Unary):
     """ω: every row of E with window functions added, all over one set of partition columns."""
 
     partition: tuple[str, ...]
     functions: tuple[tuple[str, exp.Window], ...]
 
     row_by_row = False
+    one_row = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,6 +57,13 @@ class Window(Unary):
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return self.partition
+
+    def origin(self, name: str) -> Origin | None:
         return None
 
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -86,6 +94,9 @@ class Window(Unary):
     @property
     def strategy(self) -> Strategy:
         return TOUCHED_PARTITIONS if self.partition else over_everything(self.child)
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self if self.partition else tables.over_kept_rows(self)
 
     def reads(self, labels: Labels) -> str:
         if not self.partition:

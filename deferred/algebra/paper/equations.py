@@ -57,7 +57,7 @@ class _Equations:
         return lines
 
     def _group(self, name: str, outline: Plan) -> list[str]:
-        """name, ▼name and ▲name: the rules of Figure 2 on an outline whose named subqueries stand as tables."""
+        """name, ▼name and ▲name: the rules of Figure 2 on an outline whose named subqueries are tables."""
         logged = {scan.table: scan.names for scan in scans_of(outline) if self._changes(scan)}
         dual = differential(log(logged), outline)
         sides = {name: outline, f"▼{name}": dual.additions, f"▲{name}": dual.deletions}

@@ -47,7 +47,7 @@ class ChangeFeed(Source):
         """The feed; but where a commit gave the table another shape, the difference of its rows after and before.
 
         Delta reads the feed of all commits with the columns and partitions that the table has now: rows of files from
-        before it was partitioned anew have NULL for its partition columns. A column that was dropped and added again is
+        before it was repartitioned have NULL for its partition columns. A column that was dropped and added again is
         another one, and the feed cannot be read across such a commit.
         """
         reshapings = self.log.reshapings(after, self.log.version)
@@ -74,12 +74,12 @@ class ChangeFeed(Source):
 
     @contextmanager
     def guarded(self, after: int, upto: int) -> Iterator[None]:
-        """Refuse also what was read while the table was partitioned anew, see `changes`."""
+        """Refuse also what was read while the table was repartitioned, see `changes`."""
         with super().guarded(after, upto):
             yield
         if DeltaLog(self.record.location).partitions != self.log.partitions:
             raise SparkFailure(
-                f"Table {self.record.name} was partitioned anew while its changes were read. Nothing is lost; run the "
+                f"Table {self.record.name} was repartitioned while its changes were read. Nothing is lost; run the "
                 f"same command again."
             )
 

@@ -13,21 +13,19 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, column, net, select
 from deferred.algebra.nested import extends, narrowed
-from deferred.algebra.types import as_read
+from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, LogLostError, StorageError
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
 
-Columns = Sequence[tuple[str, str]]
-
 _NEVER_WRITTEN = (
     "DELTA_MISSING_CHANGE_DATA",
     "DELTA_CHANGE_TABLE_FEED_DISABLED",
     "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
 )
-"""What Spark's errors contain when Delta's log says that changes were not recorded: that is for ever."""
+"""What Spark's errors contain when Delta's log says that changes were not recorded: they are lost for good."""
 
 _OUT_OF_REACH = (
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
@@ -46,7 +44,7 @@ _OUT_OF_REACH = (
 
 
 def in_types(rows: exp.Expr, record: TableRecord, columns: Columns, others: Sequence[str] = ()) -> exp.Expr:
-    """Rows of a table in the types that a view knows, without fields that structs have got since; and other columns."""
+    """Rows of a table in the types that a view knows, without fields added to structs since; and other columns."""
     now = {name.casefold(): as_read(type_) for name, type_ in record.columns}
     columns = [(name, as_read(type_)) for name, type_ in columns]
     extended = {
@@ -164,7 +162,7 @@ class Source(ABC):
     def guarded(self, after: int, upto: int) -> Iterator[None]:
         """Turn failures to read changes into LogLostError where these no longer exist: table, versions, what to do.
 
-        Only what is known to be lost for ever counts. Spark says the same of a storage that is out of reach for a
+        Only what is known to be lost for good counts. Spark says the same of a storage that is out of reach for a
         moment, so the files themselves are looked for; if they are there, it is a StorageError, and nothing changes.
         """
         try:

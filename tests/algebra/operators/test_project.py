@@ -8,7 +8,7 @@ import pytest
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators import Project, Scan
-from deferred.algebra.operators.project import counted, minus, pick, renamed
+from deferred.algebra.operators.project import minus, pick, renamed, signed
 from tests.algebra.operators.cases import OperatorCases, same_on_duckdb
 
 T = Scan("t", ("a", "b"), ("x", "y"))
@@ -45,8 +45,8 @@ class TestProject(OperatorCases):
     [
         (pick(T, ["y"]), {(1,): 2, (2,): 2, (3,): 1, (None,): 1}),
         (renamed(T, {"y": "z"}), {(1,): 2, (2,): 2, (3,): 1, (None,): 1}),
-        (counted(pick(T, ["x"]), 2), {(1, 2): 3, (2, 2): 1, (None, 2): 1, (3, 2): 1}),
-        (minus(counted(pick(T, ["x"]))), {(1, -1): 3, (2, -1): 1, (None, -1): 1, (3, -1): 1}),
+        (signed(pick(T, ["x"]), 2), {(1, 2): 3, (2, 2): 1, (None, 2): 1, (3, 2): 1}),
+        (minus(signed(pick(T, ["x"]))), {(1, -1): 3, (2, -1): 1, (None, -1): 1, (3, -1): 1}),
     ],
 )
 def test_pieces_of_rules(plan: Project, expected: dict[tuple[int | None, ...], int]) -> None:
@@ -55,4 +55,4 @@ def test_pieces_of_rules(plan: Project, expected: dict[tuple[int | None, ...], i
 
 def test_a_pick_of_all_columns_is_the_plan_itself() -> None:
     assert pick(T, T.columns) is T
-    assert counted(T).columns == ("x", "y", COUNT)
+    assert signed(T).columns == ("x", "y", COUNT)

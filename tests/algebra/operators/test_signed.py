@@ -10,7 +10,7 @@ from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.delta import differentiate
 from deferred.algebra.notation import notation
 from deferred.algebra.operators import Change, Net, Repeat, Scan, Values
-from deferred.algebra.operators.project import counted, minus
+from deferred.algebra.operators.project import minus, signed
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.paper.evaluate import evaluate
@@ -20,18 +20,18 @@ from tests.algebra.operators.cases import STATE, database, same_on_duckdb
 
 T, U = Scan("t", ("a", "b"), ("a", "b")), Scan("u", ("b",), ("k",))
 LOG = Change("t", ("a", "b"), ("a", "b"))
-OLD = Repeat(Net(united([counted(T), minus(LOG)], ("a", "b", COUNT))))
+OLD = Repeat(Net(united([signed(T), minus(LOG)], ("a", "b", COUNT))))
 """Old = New − Δ."""
 ZEROS = ("0.0", "-0.0", "0.0")
 
 SIGNED: dict[str, tuple[Plan, dict[tuple[int | None, ...], int]]] = {
     "a log": (Net(LOG), {(1, 1, -1): 1, (2, 2, 1): 1, (None, 3, 1): 1, (0, 0, -2): 1}),
     "a table": (
-        Net(counted(T)),
+        Net(signed(T)),
         {(1, 1, 2): 1, (1, 2, 1): 1, (2, 2, 1): 1, (None, 3, 1): 1, (3, None, 1): 1},
     ),
     "counts": (
-        Summed(united([counted(U), counted(U)], ("k", COUNT)), (COUNT,)),
+        Summed(united([signed(U), signed(U)], ("k", COUNT)), (COUNT,)),
         {(1, 4): 1, (2, 2): 1, (None, 2): 1, (3, 2): 1},
     ),
     "counts of a log that cancels": (
@@ -39,7 +39,7 @@ SIGNED: dict[str, tuple[Plan, dict[tuple[int | None, ...], int]]] = {
         {(1, 1, 0): 1, (2, 2, 0): 1, (None, 3, 0): 1, (0, 0, 0): 1},
     ),
     "what cancels": (Net(united([LOG, minus(LOG)], LOG.columns)), {}),
-    "rows": (Repeat(Net(counted(U))), {(1,): 2, (2,): 1, (None,): 1, (3,): 1}),
+    "rows": (Repeat(Net(signed(U))), {(1,): 2, (2,): 1, (None,): 1, (3,): 1}),
     "the old state": (OLD, {(1, 1): 3, (1, 2): 1, (0, 0): 2, (3, None): 1}),
     "a change at keys": (Net(LOG).restricted(Keys.of(U, [("a", "k")])), {(1, 1, -1): 1, (2, 2, 1): 1, (None, 3, 1): 1}),
     "an old state at keys": (OLD.restricted(Keys.of(U, [("b", "k")])), {(1, 1): 3, (1, 2): 1, (3, None): 1}),
@@ -79,7 +79,7 @@ def test_copies_stay_counts(sql: str) -> None:
 def test_a_bag_cannot_hold_less_than_nothing() -> None:
     """A delta that deletes what is not there has gone wrong before."""
     with pytest.raises(ValueError, match="A bag cannot hold -1 copies of"):
-        evaluate(Repeat(minus(counted(T))), STATE)
+        evaluate(Repeat(minus(signed(T))), STATE)
 
 
 @pytest.mark.parametrize(("bitwise", "expected"), [({}, 1), ({"x": "double"}, 2)])

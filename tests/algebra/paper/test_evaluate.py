@@ -24,7 +24,7 @@ from deferred.algebra.operators import (
     UnionAll,
     Values,
 )
-from deferred.algebra.operators.project import counted, minus
+from deferred.algebra.operators.project import minus, signed
 from deferred.algebra.paper.evaluate import Table, evaluate, execute, run_program
 from deferred.algebra.paper.interpret import interpret
 from deferred.algebra.plan import Keys
@@ -153,7 +153,7 @@ def test_restriction_is_null_safe():
 
 
 def test_signed_bags_net_and_repeat():
-    more = UnionAll((counted(S), minus(Change("S", ("a",), ("c3",)))), ("c3", COUNT))
+    more = UnionAll((signed(S), minus(Change("S", ("a",), ("c3",)))), ("c3", COUNT))
     changes = {"S": Table(("a",), Counter({(1,): 1, (2,): -1}))}
     assert evaluate(Net(more), STATE, changes) == {(2, 4): 1, (None, 2): 1}
     assert evaluate(Repeat(Net(more)), STATE, changes) == {(2,): 4, (None,): 2}
@@ -165,7 +165,7 @@ def test_repeat_refuses_negative_counts():
 
 
 def test_programs_run_their_steps_in_order():
-    step = Step("step1", counted(S, 2))
+    step = Step("step1", signed(S, 2))
     result = Net(UnionAll((Temporary("step1", ("c3", COUNT)), Temporary("step1", ("c3", COUNT))), ("c3", COUNT)))
     assert run_program(Program((step,), result), STATE, {}) == {(1,): 4, (2,): 12, (None,): 8}
     assert run_program(Program((), None), STATE, {}) == {}

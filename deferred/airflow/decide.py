@@ -15,7 +15,7 @@ from deferred.airflow.opening import requester
 from deferred.airflow.operators import Context, Deciding, log
 from deferred.airflow.triggers import FreshnessTrigger
 from deferred.errors import DeferredError, InvalidInputError
-from deferred.maintenance.scenarios import SCENARIOS
+from deferred.maintenance.scenarios import BY_NAME
 from deferred.options import ViewOptions
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BY_HAND = ("manual", "operator_triggered", "asset_materialization")
 STEP_POLL = timedelta(seconds=3)
 
 
-class Plan(Deciding):
+class Decide(Deciding):
     """Decides what a run does: what the form says if a person triggered it, what the view's policy says otherwise.
 
     A run for the interval [a, b) counts changes up to b; one that an Asset started, up to now. A backfill refreshes at
@@ -86,7 +86,7 @@ class Plan(Deciding):
         """propagate every k; every m refresh (policy 1) or partial_refresh (policy 2)."""
         shown = view.shown.timestamp if view.shown else None
         due = until is None or self.schedule.refresh_due(shown, until)
-        return SCENARIOS[self.scenario].scheduled(due, self.schedule.policy)
+        return BY_NAME[self.scenario].scheduled(due, self.schedule.policy)
 
     def wait_for_upstream(self, warehouse: Warehouse, until: datetime) -> None:
         """Wait until the views that this one reads show what their own schedules promise for that time."""

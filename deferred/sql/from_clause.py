@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.operators import ANTI, FULL, LEFT, SEMI, Join, OuterJoin, Project, Scan, Values
+from deferred.algebra.operators import ANTI, FULL, LEFT, SEMI, OuterJoin, Project, Scan, Values
 from deferred.algebra.operators.join import product_of
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import Scalar, all_true, column, conjunction, conjuncts, equated_columns
+from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns
 from deferred.algebra.types import compared_exactly
 from deferred.errors import UnknownObjectError, UnsupportedSQLError
 from deferred.sql import generators, pivoting, subquery
@@ -41,7 +41,7 @@ def source(binder: Binder, node: exp.Select, ctes: Mapping[str, Relation]) -> Re
 
 
 def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
-    """One item of FROM, with the joins that stand inside its parentheses."""
+    """One item of FROM, with the joins inside its parentheses."""
     from deferred.sql.bind import Relation
 
     if isinstance(node, exp.Table):
@@ -183,13 +183,13 @@ def _equal(left: Scope, right: Scope, name: str) -> Scalar:
     return exp.EQ(this=column(pair[0][0].id), expression=column(pair[1][0].id))
 
 
-def _merged(left: Scope, right: Scope, using: Sequence[str], shown: Scope | None = None) -> Scope:
+def _merged(left: Scope, right: Scope, using: Sequence[str], preserved: Scope | None = None) -> Scope:
     """USING: the common columns once and first, then the rest of both sides.
 
     One column of each pair is shown for both: the left one, or that of the side that an outer join preserves.
     """
     names = {name.casefold() for name in using}
-    chosen = shown or left
+    chosen = preserved or left
     first = [f for name in using for f in chosen.visible if f.name.casefold() == name.casefold()]
     rest = [
         replace(f, hidden=True) if f.name.casefold() in names else f
@@ -209,9 +209,9 @@ def _coalesced(binder: Binder, plan: Plan, left: Scope, right: Scope, using: Seq
         assert pair[0] is not None
         assert pair[1] is not None
         value = exp.Anonymous(this="COALESCE", expressions=[column(pair[0][0].id), column(pair[1][0].id)])
-        shown = binder.new_column(binder.types.of([value], binder.column_types)[0])
-        outputs.append((shown, value))  # type: ignore[arg-type]
-        first.append(Field(pair[0][0].name, shown))
+        merged = binder.new_column(binder.types.of([value], binder.column_types)[0])
+        outputs.append((merged, value))  # type: ignore[arg-type]
+        first.append(Field(pair[0][0].name, merged))
     names = {name.casefold() for name in using}
     rest = [replace(f, hidden=True) if f.name.casefold() in names else f for f in (*left.fields, *right.fields)]
     return Relation(Project(plan, tuple(outputs)), Scope((*first, *rest)))
@@ -222,14 +222,16 @@ def hide_inexact_equalities(node: Plan, types: Mapping[str, str]) -> Plan:
 
     Rules conclude b = k from a = b and a = k. Across types that is false: '01' = 1 and 1 = '1', yet '01' <> '1'.
     """
-    if not isinstance(node, (Join, OuterJoin)) or node.condition is None:
-        return node
-    parts = [part.copy() for part in conjuncts(node.condition)]
-    inexact = [
-        part
-        for part in parts
-        if (pair := equated_columns(part)) and not compared_exactly(*map(types.__getitem__, pair))
-    ]
-    for part in inexact:
-        part.set("this", exp.Paren(this=part.this))
-    return replace(node, condition=conjunction(parts)) if inexact else node  # type: ignore[arg-type]
+
+    def hidden(condition: Scalar) -> Scalar:
+        parts = [part.copy() for part in conjuncts(condition)]
+        inexact = [
+            part
+            for part in parts
+            if (pair := equated_columns(part)) and not compared_exactly(*map(types.__getitem__, pair))
+        ]
+        for part in inexact:
+            part.set("this", exp.Paren(this=part.this))
+        return all_true(parts) if inexact else condition
+
+    return node.with_join_condition(hidden)
