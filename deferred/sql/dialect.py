@@ -10,7 +10,7 @@ from typing import ClassVar
 from sqlglot import exp, parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from deferred.errors import InvalidSQLError
 from deferred.sql.outside import refuse_outside
@@ -35,6 +35,33 @@ class ViewSQL(Spark):
             or "JOIN" in name
             or "BROADCAST" in name
         }
+        TERM: ClassVar[dict[TokenType, type[exp.Expr]]] = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
+        BITWISE_LEVELS: ClassVar[tuple[dict[TokenType, type[exp.Expr]], ...]] = (
+            {TokenType.PIPE: exp.BitwiseOr},
+            {TokenType.CARET: exp.BitwiseXor},
+            {TokenType.AMP: exp.BitwiseAnd},
+        )
+
+        def _parse_bitwise(self, level: int = 0) -> exp.Expr | None:
+            """Operators on bits as strongly as Spark binds them; sqlglot reads all of them, and ||, left to right."""
+            if level == len(self.BITWISE_LEVELS):
+                return self._parse_shift()
+            operators = self.BITWISE_LEVELS[level]
+            this = self._parse_bitwise(level + 1)
+            while self._match_set(operators):
+                operator = operators[self._prev.token_type]
+                this = self.expression(operator(this=this, expression=self._parse_bitwise(level + 1)))
+            return this
+
+        def _parse_shift(self) -> exp.Expr | None:
+            this = self._parse_term()
+            while True:
+                if self._match_pair(TokenType.LT, TokenType.LT):
+                    this = self.expression(exp.BitwiseLeftShift(this=this, expression=self._parse_term()))
+                elif self._match_pair(TokenType.GT, TokenType.GT):
+                    this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
+                else:
+                    return this
 
 
 UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff"})

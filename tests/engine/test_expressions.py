@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,41 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if hasattr(value, "asDict") else value
 
 
-@pytest.mark.parametrize("first", range(0, len(EXPRESSIONS), TOGETHER))
-def test_expressions_survive_the_way_through_the_plan(spark: Any, first: int) -> None:
+def unparenthesised(seed: int, number: int) -> list[str]:
+    """Random expressions whose meaning depends on how strongly their operators bind."""
+    draw = random.Random(seed)
+    operators = ("+", "-", "*", "%", "DIV", "&", "|", "^", "<<", ">>", "=", "<=", "<=>", "AND", "OR")
+
+    def operand() -> str:
+        return draw.choice(("", "", "", "-", "~")) + draw.choice(("i", "l", "sm", "3", "5"))
+
+    found = []
+    while len(found) < number:
+        pieces = [operand()]
+        for _ in range(draw.randint(2, 4)):
+            pieces += [draw.choice(operators[:10]), operand()]
+        comparison = [draw.choice(operators[10:13]), operand(), draw.choice(operators[13:]), "NOT b"]
+        found.append(" ".join(pieces + (comparison if draw.random() < 0.3 else [])))
+    return found
+
+
+SEED = 7
+
+
+@pytest.mark.parametrize("first", [*range(0, len(EXPRESSIONS), TOGETHER), "unparenthesised"])
+def test_expressions_survive_the_way_through_the_plan(spark: Any, first: int | str) -> None:
+    if isinstance(first, int):
+        survive(spark, EXPRESSIONS[first : first + TOGETHER])
+    else:
+        print(f"seed {SEED}")
+        survive(spark, unparenthesised(SEED, 60))
+
+
+def survive(spark: Any, chosen: list[str]) -> None:
     engine = Engine(spark)
     with engine.operation() as own:  # its statements share a session, so they see its temporary view
         own.sql(f"SELECT * FROM {ROWS}").createOrReplaceTempView("expressions_t")
         schema = engine.columns("SELECT * FROM expressions_t")
-        chosen = EXPRESSIONS[first : first + TOGETHER]
         outputs = ", ".join(f"{expression} AS z{number}" for number, expression in enumerate(chosen))
         text = f"SELECT {outputs} FROM expressions_t AS t"
         bound = bind(text, lambda path: (path[-1], schema), Types(engine.columns))
