@@ -63,9 +63,7 @@ class CountedLevels(Fixpoint):
         def following(inner: Differentiator, found: Temporary, newest: Temporary) -> Plan:
             return Net(self._derived_once(node, inner))
 
-        d.loop(
-            node.reference.name, Net(signed(node.start)), _standing, following, node.bound, name=node.reference.name
-        )
+        d.loop(node.reference.name, Net(signed(node.start)), _standing, following, node.bound, name=node.reference.name)
 
     def delta(self, node: Recursion, d: Differentiator, start: Plan | None, step: Plan | None) -> Plan:
         """Each round takes the lowest level of what is pending, and adds to the rest what is derived from it."""
