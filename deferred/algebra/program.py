@@ -27,11 +27,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Bound:
-    """How many rounds a loop may take, of which recursion and how many columns, for one that need not end."""
+    """How many rounds a recursion may take that need not end, and how many columns it has.
+
+    With `levels`, a loop may begin at any level: the column after those says how many rounds led to a row.
+    """
 
     rounds: int
     recursion: str
     columns: int
+    levels: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,7 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
     done.rows[loop.name] = machine.compute(loop.name, loop.newest, False)
     while found:
         done.rounds[loop.name] += 1
-        if loop.bound is not None and done.rounds[loop.name] > loop.bound.rounds:
-            raise _endless(loop.bound, machine.examples(newest))
+        _check(loop, machine, done.rounds[loop.name])
         _run(loop.steps, machine, done)
         found = machine.compute(newest, loop.next, False)
         done.rows[newest] = found
@@ -151,9 +154,16 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
             done.rows[loop.name] += found
 
 
-def _endless(bound: Bound, rows: Sequence[Any]) -> EndlessRecursionError:
-    shown = ", ".join(str(tuple(row)[: bound.columns]) for row in rows)
-    return EndlessRecursionError(
+def _check(loop: Loop, machine: Machine, rounds: int) -> None:
+    """Refuse to go on where a recursion has taken all rounds that it may take."""
+    bound = loop.bound
+    if bound is None or (rounds <= bound.rounds and not bound.levels):
+        return
+    rows = [tuple(row) for row in machine.examples(loop.newest.name)]
+    if bound.levels and rows[0][bound.columns] < bound.rounds:
+        return
+    shown = ", ".join(str(row[: bound.columns]) for row in rows)
+    raise EndlessRecursionError(
         f"The recursion {bound.recursion} still finds new rows after {bound.rounds} rounds, such as {shown}. If they "
         f"go round in a cycle, add a condition that ends it, or use UNION without columns that grow; if it only needs "
         f"more rounds, write WITH RECURSIVE {bound.recursion} MAX RECURSION LEVEL {10 * bound.rounds} AS (…)."

@@ -99,6 +99,9 @@ class Temporaries:
 
     def first_rows(self, result: exp.Table, number: int = 3) -> list[tuple[Any, ...]]:
         """Returns a few rows of a computed result."""
+        rows = self._results[result.name].rows
+        if rows is not None:
+            return [tuple(row.values()) for row in rows.slice(0, number).to_pylist()]
         with translated():
             return [tuple(row) for row in self._spark.table(result.name).limit(number).collect()]
 

@@ -11,7 +11,7 @@ netted before the next one is derived from it: what is added to it and taken awa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
@@ -78,7 +78,7 @@ class CountedLevels(Fixpoint):
             inner.steps.append(Step(pending.name, inner.reading(both)))
             return _lowest(pending)
 
-        found = d.loop(node.reference.name, _lowest(pending), _standing, following, node.bound)
+        found = d.loop(node.reference.name, _lowest(pending), _standing, following, replace(node.bound, levels=True))
         moved = united([looked_up(self._stored(node), Keys.same(found, node.columns)), found], columns)
         rows = d.shared(Filter(Net(moved), exp.GT(this=column(COUNT), expression=bigint(0))))
         d.supports[self.support] = Upkeep(rows, keys_gone(found, rows, node.columns), node.columns)

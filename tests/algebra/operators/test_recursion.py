@@ -19,7 +19,7 @@ from deferred.errors import EndlessRecursionError, InvalidSQLError, UnsupportedS
 from tests.algebra import strategies as s
 from tests.algebra.operators.cases import SCHEMAS, OperatorCases, bound, database
 from tests.fuzz.case import Case, Change
-from tests.fuzz.check import check
+from tests.fuzz.check import Failure, check
 from tests.fuzz.duck import Database
 
 CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a)"
@@ -119,6 +119,18 @@ def test_a_recursion_without_an_end_is_stopped_with_its_rows(union: str) -> None
     with pytest.raises(EndlessRecursionError, match=r"recursion x .* 7 rounds, such as \(8.*MAX RECURSION LEVEL 70"):
         db.evaluate(db.bind(query))
     db.close()
+
+
+def test_the_limit_of_a_bag_is_that_of_its_levels_wherever_a_change_begins() -> None:
+    query = (
+        "WITH RECURSIVE x(n) MAX RECURSION LEVEL 4 AS (SELECT 1 UNION ALL SELECT t.b FROM x JOIN t ON x.n = t.a) "
+        "SELECT * FROM x"
+    )
+    chain = ((1, 2), (2, 3))
+    longer = {"t": Change((), ((3, 4),))}
+    check(Case(SCHEMAS, query, rows_of(*chain), (longer,)))
+    with pytest.raises(Failure, match=r"EndlessRecursionError: .* 4 rounds, such as \(5,\)"):
+        check(Case(SCHEMAS, query, rows_of(*chain), (longer, {"t": Change((), ((4, 5),))})))
 
 
 # ---- delete and rederive, on views that need no recursion
