@@ -66,6 +66,10 @@ class UnsafeSQLError(UnsupportedSQLError):
     """SQL that would run code, or read anything but tracked tables."""
 
 
+class EndlessRecursionError(DeferredError):
+    """A recursion that still finds new rows after as many rounds as it may take."""
+
+
 class InvalidInputError(DeferredError):
     """Rows, timestamps or parameters that do not fit what they are for."""
 

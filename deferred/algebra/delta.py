@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators import Change, Net, Project, Repeat, Restrict, Temporary
+from deferred.algebra.operators import Change, Net, Project, Recursion, Reference, Repeat, Restrict, Temporary
 from deferred.algebra.operators.project import minus, signed
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
-from deferred.algebra.program import Program, Step, Upkeep
-from deferred.algebra.scalar import is_column
+from deferred.algebra.program import Bound, Loop, Program, Rederivation, Step, Upkeep
+from deferred.algebra.scalar import Fresh, columns_of, is_column
 from deferred.algebra.strategy import Keeping
 from deferred.algebra.types import compared_exactly, equality_is_coarser
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a reference to a recursion means in its own branches: its rows for some keys, and their change."""
+
+    rows: Callable[[Keys | None], Plan]
+    change: Plan | None = None
 
 
 class Differentiator:
@@ -27,8 +35,13 @@ class Differentiator:
     def __init__(self, changed: Iterable[str], types: Mapping[str, str] | None = None) -> None:
         self.changed = frozenset(changed)
         self.types = types or {}
-        self.steps: list[Step] = []
+        self.steps: list[Step | Loop] = []
         self.supports: dict[str, Upkeep] = {}
+        self.references: dict[str, Standing] = {}
+        self.recursions: list[Rederivation] = []
+        self.keeps = True
+        self.fresh = Fresh("step")
+        self._around: Differentiator | None = None
         self._deltas: dict[Plan, Plan | None] = {}
         self._readers: Counter[Plan] = Counter()
         self._readings: dict[Plan, Plan] = {}
@@ -42,19 +55,19 @@ class Differentiator:
 
     def has_delta(self, plan: Plan) -> bool:
         """Whether the plan's change has been computed."""
-        return plan in self._deltas
+        return plan in self._deltas or (self._around is not None and self._around.has_delta(plan))
 
     def program(self, plan: Plan) -> Program:
         self._readers.update(child for node in plan.walk() for child in node.children)
         change = self.delta(plan)
         result = None if change is None else self.reading(Net(change, self.bitwise(plan.columns)))
-        return Program(tuple(self.steps), result, dict(self.supports))
+        return Program(tuple(self.steps), result, dict(self.supports), tuple(self.recursions))
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that it is computed once for all its readers. Leaves stay as they are."""
         if _is_leaf(plan):
             return plan
-        name = f"step{len(self.steps) + 1}"
+        name = self.fresh()
         self.steps.append(Step(name, self.reading(plan), when.name if isinstance(when, Temporary) else None))
         temporary = Temporary(name, plan.columns)
         for node, change in self._deltas.items():
@@ -72,13 +85,49 @@ class Differentiator:
             if keys is not None:
                 keys = replace(keys, plan=self.reading(keys.plan))
             strategy = node.strategy
-            if isinstance(strategy, Keeping):
+            if isinstance(node, Reference):
+                self._readings[plan] = self.references[node.name].rows(keys)
+            elif isinstance(node, Recursion) and not self.keeps:
+                self._readings[plan] = node if keys is None else Restrict(node, keys)
+            elif isinstance(strategy, Keeping) and self.keeps:
                 self._readings[plan] = strategy.present(node, self, keys)
             else:
                 children = [self.reading(child) for child in plan.children]
                 same = all(new is old for new, old in zip(children, plan.children, strict=True))
                 self._readings[plan] = plan if same else plan.with_children(children)
         return self._readings[plan]
+
+    # ---- recursion: the rules once more, while only the recursion itself changes
+
+    def inside(self, reference: str, standing: Standing) -> Differentiator:
+        """The rules for a recursion's own branches between two states of the recursion; its inputs are those of s_c."""
+        inner = Differentiator((), self.types)
+        inner.supports, inner.fresh, inner.keeps = self.supports, self.fresh, self.keeps
+        inner.references = {**self.references, reference: standing}
+        inner._around, inner._readers = self, self._readers
+        return inner
+
+    def loop(
+        self,
+        reference: str,
+        first: Plan,
+        standing: Callable[[Temporary, Temporary], Standing],
+        following: Callable[[Differentiator, Temporary, Temporary], Plan],
+        bound: Bound | None = None,
+        name: str | None = None,
+    ) -> Temporary:
+        """All rows that rounds find, from the first ones: `following` gives those of the next round.
+
+        Both functions are given all rows found so far and the newest ones; `standing` says what the reference means.
+        """
+        found = Temporary(name or self.fresh(), first.columns)
+        newest = Temporary(self.fresh(), first.columns)
+        inner = self.inside(reference, standing(found, newest))
+        following_ = inner.reading(following(inner, found, newest))
+        self.steps.append(Loop(found.name, newest, self.reading(first), tuple(inner.steps), following_, bound))
+        return found
+
+    # ---- the states of a plan
 
     def states(self, plan: Plan, change: Plan | None, keys: Keys | None) -> tuple[Plan, Plan]:
         """New(plan|K) and Old(plan|K) = New(plan|K) − Δ(plan), for keys that cover every row of Δ(plan).
@@ -120,8 +169,8 @@ class Differentiator:
 
 
 def _is_leaf(plan: Plan) -> bool:
-    """Whether reading a plan costs no more than reading a temporary result: it is one, or columns of one."""
-    while isinstance(plan, Project) and all(is_column(expression) for _, expression in plan.outputs):
+    """Whether reading a plan costs no more than reading a temporary result: it is one, or columns and constants."""
+    while isinstance(plan, Project) and all(is_column(e) or not columns_of(e) for _, e in plan.outputs):
         plan = plan.child
     return isinstance(plan, (Temporary, Change))
 

@@ -1,12 +1,15 @@
-"""Programs: what a propagate runs. Steps in order, then the signed result, and how support tables move."""
+"""Programs: what a propagate runs. Steps and loops in order, then the signed result, and how support tables move."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deferred.errors import EndlessRecursionError
 
 if TYPE_CHECKING:
+    from deferred.algebra.operators.temporary import Temporary
     from deferred.algebra.plan import Plan
 
 
@@ -23,6 +26,38 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """How many rounds a recursion may take that need not end, and how many columns it has.
+
+    With `levels`, a loop may begin at any level: the column after those says how many rounds led to a row.
+    """
+
+    rounds: int
+    recursion: str
+    columns: int
+    levels: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Rounds, each from the rows that the one before has found, until a round finds none.
+
+        newest := first;  name := first
+        while newest has rows:  steps;  newest := next;  name := name ⊎ newest
+
+    `steps` and `next` read the temporary results `newest` and `name`. A step may give a result from before the loop
+    other rows, under its own name.
+    """
+
+    name: str
+    newest: Temporary
+    first: Plan
+    steps: tuple[Step | Loop, ...]
+    next: Plan
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
 class Upkeep:
     """How a support table moves to s_c: its new rows, and the keys of deleted ones; without `keys` it is replaced."""
 
@@ -32,9 +67,104 @@ class Upkeep:
 
 
 @dataclass(frozen=True)
+class Rederivation:
+    """The temporary results that tell what the maintenance of a recursion has done."""
+
+    recursion: str
+    overestimated: str | None
+    derived: str
+    deleted: str | None
+
+
+@dataclass(frozen=True)
 class Program:
     """Steps in order, then the signed result, None when nothing can have changed."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Loop, ...]
     result: Plan | None
     supports: Mapping[str, Upkeep] = field(default_factory=dict)
+    recursions: tuple[Rederivation, ...] = ()
+
+
+class Machine(Protocol):
+    """An engine that holds temporary results under their names."""
+
+    def compute(self, name: str, plan: Plan, skipped: bool) -> int:
+        """Computes a result, empty if it is skipped; returns the number of its rows. It may read what it replaces."""
+        ...
+
+    def append(self, name: str, more: str) -> None:
+        """Adds the rows of one result to another's."""
+        ...
+
+    def examples(self, name: str) -> Sequence[Any]:
+        """Returns a few rows of a result."""
+        ...
+
+
+@dataclass
+class Run:
+    """What the steps of a program have computed: the rows of each result, and the rounds of each loop."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+
+    def report(self, program: Program) -> dict[str, dict[str, int]]:
+        """For each recursion: its rounds, the rows that were overestimated to be deleted, and those put back."""
+        found = {}
+        for recursion in program.recursions:
+            loops = [name for name in (recursion.overestimated, recursion.derived) if name is not None]
+            told = {"rounds": sum(self.rounds[name] for name in loops)}
+            if recursion.overestimated is not None and recursion.deleted is not None:
+                told["overestimated"] = self.rows[recursion.overestimated]
+                told["rederived"] = told["overestimated"] - self.rows[recursion.deleted]
+            found[recursion.recursion] = told
+        return found
+
+
+def run(steps: Iterable[Step | Loop], machine: Machine) -> Run:
+    """Run steps and loops in order on an engine: the one place that knows when a step is skipped and a loop ends."""
+    done = Run()
+    _run(steps, machine, done)
+    return done
+
+
+def _run(steps: Iterable[Step | Loop], machine: Machine, done: Run) -> None:
+    for step in steps:
+        if isinstance(step, Loop):
+            _rounds(step, machine, done)
+        else:
+            skipped = step.when is not None and not done.rows[step.when]
+            done.rows[step.name] = machine.compute(step.name, step.plan, skipped)
+
+
+def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
+    newest = loop.newest.name
+    found = machine.compute(newest, loop.first, False)
+    done.rows[newest], done.rounds[loop.name] = found, 0
+    done.rows[loop.name] = machine.compute(loop.name, loop.newest, False)
+    while found:
+        done.rounds[loop.name] += 1
+        _check(loop, machine, done.rounds[loop.name])
+        _run(loop.steps, machine, done)
+        found = machine.compute(newest, loop.next, False)
+        done.rows[newest] = found
+        if found:
+            machine.append(loop.name, newest)
+            done.rows[loop.name] += found
+
+
+def _check(loop: Loop, machine: Machine, rounds: int) -> None:
+    """Refuse to go on where a recursion has taken all rounds that it may take."""
+    bound = loop.bound
+    if bound is None or (rounds <= bound.rounds and not bound.levels):
+        return
+    rows = [tuple(row) for row in machine.examples(loop.newest.name)]
+    if bound.levels and rows[0][bound.columns] < bound.rounds:
+        return
+    shown = ", ".join(str(row[: bound.columns]) for row in rows)
+    raise EndlessRecursionError(
+        f"The recursion {bound.recursion} still finds new rows after {bound.rounds} rounds, such as {shown}. If they "
+        f"go round in a cycle, add a condition that ends it, or use UNION without columns that grow; if it only needs "
+        f"more rounds, write WITH RECURSIVE {bound.recursion} MAX RECURSION LEVEL {10 * bound.rounds} AS (…)."
+    )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.operators.aggregate import Aggregate
     from deferred.algebra.operators.limit import Limit
+    from deferred.algebra.operators.recursion import Recursion
     from deferred.algebra.operators.window import Window
     from deferred.algebra.plan import Keys, Plan
 
@@ -111,6 +112,10 @@ class SupportTables(Protocol):
 
     def over_kept_rows(self, node: Limit | Window) -> Plan:
         """A node that reads all rows of its input at every change, over rows that are kept: here or further down."""
+        ...
+
+    def recursion(self, node: Recursion) -> Plan:
+        """The recursion with its rows kept."""
         ...
 
 

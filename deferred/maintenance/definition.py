@@ -36,6 +36,8 @@ class Definition:
     names: dict[str, str]
     types: Types
     whole: str | None = None
+    recursions: Mapping[str, exp.Table] = field(default_factory=dict)
+    """Where the rows of its recursions are, once they are computed at a cut."""
 
     @property
     def plan(self) -> Plan:
@@ -183,8 +185,9 @@ class Pinned:
 
 
 def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut."""
-    return Renderer(Pinned(definition, cut.versions), small_changes=False).query(plan)
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+    return Renderer(leaves, small_changes=False).query(plan)
 
 
 def query(definition: Definition, columns: Columns, cut: Cut) -> exp.Select:

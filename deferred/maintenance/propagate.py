@@ -86,6 +86,8 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
             change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
+            if change.recursions:
+                work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
             _write_batch(context, view, change, cut, supports.next_batch, work, held)

@@ -20,6 +20,7 @@ from deferred.maintenance.base_logs import base_tables, synced_tables
 from deferred.maintenance.making import mend
 from deferred.maintenance.operation import Operation, Work, combined, recorded, result
 from deferred.maintenance.propagate import propagate
+from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.scenarios import PARTIAL_FIRST, PROPAGATE_FIRST
 from deferred.maintenance.settle import confirm, settled
 from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, mv_path, pending, pending_rows, view_application
@@ -126,7 +127,7 @@ def rebuild(context: Context, name: str) -> Operation:
             definition = definitions.load(context, view)
             for source in tables:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
-            with work.phase("compute"):
+            with work.phase("compute"), at_cut(context, definition, cut) as definition:
                 batch = view.propagated_batch + 1
                 support.refill(context, view, definition, cut, work.id, batch)
                 mv = mv_path(view.location)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance.base_logs import synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
+from deferred.maintenance.rounds import at_cut
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
@@ -90,23 +92,25 @@ def _write(context: Context, view: ViewRecord, definition: Definition, work: Wor
     moment = cast(exp.Literal.string(until.isoformat()), "timestamp")
     at_moment = exp.EQ(this=column(AS_OF), expression=moment)
     names = [name for name, _ in [*view.columns, *extra]]
-    rows = select(
-        [alias(moment.copy(), AS_OF) if name == AS_OF else column(name) for name in names],
-        _step(view, definition, work),
-    )
-    context.engine.write(exp.Insert(this=table, where=at_moment, expression=rows))
+    outputs = [alias(moment.copy(), AS_OF) if name == AS_OF else column(name) for name in names]
+    with _step(context, view, definition, work) as step:
+        context.engine.write(exp.Insert(this=table, where=at_moment, expression=select(outputs, step)))
     number = select([exp.alias_(call("COUNT", exp.Star()), "n")], table).where(at_moment)
     (total,) = context.engine.rows(number)
     work.rows_inserted, work.strategy = int(total["n"]), "full"
     work.details["table"] = path
 
 
-def _step(view: ViewRecord, definition: Definition, work: Work) -> exp.Select:
+@contextmanager
+def _step(context: Context, view: ViewRecord, definition: Definition, work: Work) -> Iterator[exp.Select]:
     """The view's rows at a cut, or its changes between two cuts."""
     assert work.to_cut is not None
-    new = query(definition, view.columns, work.to_cut)
-    if work.from_cut is None:
-        return new
-    names = [name for name, _ in view.columns]
-    old = query(definition, view.columns, work.from_cut)
-    return described(difference(signed(new, names), signed(old, names), view.columns), view.columns)
+    with at_cut(context, definition, work.to_cut) as then:
+        new = query(then, view.columns, work.to_cut)
+        if work.from_cut is None:
+            yield new
+            return
+        names = [name for name, _ in view.columns]
+        with at_cut(context, definition, work.from_cut) as before:
+            old = query(before, view.columns, work.from_cut)
+            yield described(difference(signed(new, names), signed(old, names), view.columns), view.columns)

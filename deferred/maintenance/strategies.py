@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from deferred.algebra.bags import COUNT, column, difference, select, signed
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
+from deferred.algebra.program import run
 from deferred.algebra.strategy import Recomputed
 from deferred.log.context import Context
 from deferred.log.sources import source_of
@@ -25,6 +26,7 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition, Pinned, outputs, query
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
+from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
@@ -57,6 +59,8 @@ class Change:
     rows: exp.Table
     advance_supports: Callable[[str, int], None]
     """Commits the support tables, under the id of an operation and the number of its differential batch."""
+    recursions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of each recursion: its rounds, and how many rows were overestimated to be deleted and put back."""
 
 
 class Strategy(ABC):
@@ -113,14 +117,10 @@ class Incremental(Strategy):
         leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.location, versions)
         small = job.logs.total <= BROADCAST_ROWS
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
-        for step in program.steps:
-            rows = renderer.query(step.plan)
-            if step.when is not None and not temporaries.rows(leaves.steps[step.when]):
-                rows = select([exp.Star()], rows).where(exp.false(), copy=False)
-            leaves.steps[step.name] = temporaries.compute(step.name, rows, job.logs.total)
+        ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
         advance = partial(support.advance, job.context, view, program, renderer)
-        return Change(temporaries.compute("delta", change, job.logs.total), advance)
+        return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
 
 
 class Recompute(Strategy):
@@ -148,10 +148,10 @@ class Recompute(Strategy):
         return definition.sql
 
     def run(self, job: Job) -> Change:
-        view = job.view
-        new = signed(query(job.definition, view.columns, job.cut), [name for name, _ in view.columns])
+        view, definition = job.view, computed(job.definition, job.cut, job.temporaries)
+        new = signed(query(definition, view.columns, job.cut), [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
-        return Change(change, partial(support.refill, job.context, view, job.definition, job.cut))
+        return Change(change, partial(support.refill, job.context, view, definition, job.cut))
 
 
 INCREMENTAL, RECOMPUTE = Incremental(), Recompute()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deferred.algebra.bags import insert_into
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.strategy import Recomputed
 from deferred.algebra.types import Columns, has_no_order, is_padded
 from deferred.errors import InvalidInputError, InvalidSQLError, UnsupportedSQLError
@@ -22,6 +23,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_mv, remove_folder
+from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, LedgerEntry, ViewRecord
 from deferred.options import ViewOptions
@@ -160,17 +162,26 @@ def _refuse_if_read(context: Context, view: ViewRecord) -> None:
 def _fill(context: Context, definition: Definition, columns: Columns, location: str, cut: Cut) -> None:
     engine = context.engine
     make_differential(engine, location, columns)
-    support.create(context, definition, location, cut)
-    make_mv(engine, location, columns)
-    names = [name for name, _ in columns]
-    mark = Mark(f"deferred-view-{os.path.basename(location)}", 0, {"kind": "refresh", "batch": 0, "cut": cut.to_json()})
-    rows = definitions.query(definition, columns, cut)
-    engine.commit(insert_into(delta_table(mv_path(location)), names, rows), mark)
+    with at_cut(context, definition, cut) as computed:
+        support.create(context, computed, location, cut)
+        make_mv(engine, location, columns)
+        names = [name for name, _ in columns]
+        details = {"kind": "refresh", "batch": 0, "cut": cut.to_json()}
+        rows = definitions.query(computed, columns, cut)
+        mark = Mark(f"deferred-view-{os.path.basename(location)}", 0, details)
+        engine.commit(insert_into(delta_table(mv_path(location)), names, rows), mark)
 
 
 def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
-    """The view's columns, by Spark's own word on the user's own text; the plan must agree in types."""
-    columns = tuple(context.engine.columns(definitions.original(definition, cut)))
+    """The view's columns, by Spark's own word on the user's own text; the plan must agree in types.
+
+    Spark does not know all recursions; there the plan's word counts, of which Spark has told every type.
+    """
+    bound = definition.bound
+    if bound is not None and has_recursion(bound.plan):
+        columns = tuple((name, bound.types[c]) for name, c in zip(bound.names, bound.plan.columns, strict=True))
+    else:
+        columns = tuple(context.engine.columns(definitions.original(definition, cut)))
     seen: dict[str, str] = {}
     for name, type_ in columns:
         if name.casefold() in seen:

@@ -30,6 +30,9 @@ LOCAL_ROWS = 10_000
 BROADCAST_ROWS = 100_000
 """Up to this many changed rows are sent to the data instead of shuffling the data to them."""
 
+PARTS = 16
+"""A result that grows by this many others is stored as one: Spark plans each of them wherever it is read."""
+
 UNKNOWN = 2**62
 """As an expected number of rows: as many as there may be."""
 
@@ -40,6 +43,8 @@ class Result:
 
     count: int
     rows: pa.Table | None
+    parts: int = 1
+    """How many results it was put together from, without having been stored as one."""
 
 
 class Temporaries:
@@ -75,6 +80,31 @@ class Temporaries:
         with translated():
             return self._named(step, self._spark.createDataFrame(rows, schema), Result(rows.num_rows, rows))
 
+    def copy(self, step: str, result: exp.Table) -> exp.Table:
+        """Gives a computed result another name, under which it stays when the first one is computed anew."""
+        return self._named(step, self._spark.table(result.name), self._results[result.name])
+
+    def append(self, step: str, result: exp.Table, more: exp.Table) -> exp.Table:
+        """Adds the rows of one computed result to another's; returns the table to read both from."""
+        first, second = self._results[result.name], self._results[more.name]
+        count = first.count + second.count
+        with translated():
+            frame = self._spark.table(result.name).union(self._spark.table(more.name))
+            if first.rows is not None and second.rows is not None and count <= LOCAL_ROWS:
+                return self.put(step, _joined(first.rows, second.rows), frame.schema)
+            parts = first.parts + 1
+            if parts == PARTS:
+                frame, parts = checkpointed(self._spark, frame), 1
+            return self._named(step, frame, Result(count, None, parts))
+
+    def first_rows(self, result: exp.Table, number: int = 3) -> list[tuple[Any, ...]]:
+        """Returns a few rows of a computed result."""
+        rows = self._results[result.name].rows
+        if rows is not None:
+            return [tuple(row.values()) for row in rows.slice(0, number).to_pylist()]
+        with translated():
+            return [tuple(row) for row in self._spark.table(result.name).limit(number).collect()]
+
     def _named(self, step: str, frame: DataFrame, result: Result) -> exp.Table:
         name = f"{self._prefix}_{step}"
         frame.createOrReplaceTempView(name)
@@ -98,6 +128,14 @@ class Temporaries:
             except Exception:
                 return
         self._results.clear()
+
+
+def _joined(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The rows of both, of which either may have NULLs in a column where the other has none."""
+    import pyarrow as pa
+
+    nullable = pa.schema([field.with_nullable(True) for field in first.schema])
+    return pa.concat_tables([first.cast(nullable), second.rename_columns(first.column_names).cast(nullable)])
 
 
 def _is_exact_in_arrow(type_: DataType) -> bool:

@@ -19,7 +19,7 @@ from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
-from deferred.sql import from_clause, generators, grouping, ordering, subquery, windowing
+from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
 from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SELECTED, NOT_MEMBER_SELECTED, Quantified, quantified
@@ -104,6 +104,7 @@ class Binder:
         self.ctes: Mapping[str, Relation] = {}
         self.outers: list[Scope] = []
         self.pending: dict[str, Plan | Member] = {}
+        self.recursions: list[str] = []
 
     # ---- queries
 
@@ -126,10 +127,11 @@ class Binder:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        if clause.args.get("recursive"):
-            raise UnsupportedSQLError("WITH RECURSIVE is not supported in a view.")
         known = dict(ctes)
         for cte in clause.expressions:
+            if clause.args.get("recursive") and recursive.refers_to_itself(cte):
+                known[cte.alias.casefold()] = recursive.recursion(self, cte, known)
+                continue
             relation = self.query(cte.this, known)
             alias = cte.args["alias"]
             known[alias.name.casefold()] = Relation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -62,6 +62,18 @@ class ViewSQL(Spark):
                     this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
                 else:
                     return this
+
+        def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+            """A name for a table; that of a common table expression with the rounds that its recursion may take."""
+            alias = super()._parse_table_alias(alias_tokens)
+            is_cte = alias_tokens is self.ID_VAR_TOKENS
+            if alias is not None and is_cte and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+                number = self._parse_number()
+                if number is None or not number.is_int or int(number.this) < 1:
+                    self.raise_error("Expected a whole number after MAX RECURSION LEVEL")
+                else:
+                    alias.meta["rounds"] = int(number.this)
+            return alias
 
 
 UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff"})

@@ -14,7 +14,7 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.operators import Stored, Temporary
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program
+from deferred.algebra.program import Loop, Program, Step
 from deferred.algebra.scalar import Scalar
 from deferred.sql.dialect import ViewSQL, parenthesised
 
@@ -69,14 +69,25 @@ class Renderer:
         return parenthesised(tree).sql(dialect=self.dialect, copy=False)  # type: ignore[arg-type]
 
     def statement(self, program: Program) -> str | None:
-        """A whole program as one SQL statement, its steps as common table expressions."""
+        """A whole program as one SQL statement, its steps as common table expressions; with rounds, one to be read."""
         if program.result is None:
             return None
-        steps = ",\n".join(
-            f"{self.text(self.leaves.temporary(s.name))} AS (\n  {self.render(s.plan)}\n)" for s in program.steps
-        )
+        steps = ",\n".join(text for step in program.steps for text in self._named(step))
         result = self.render(program.result)
         return f"WITH {steps}\n{result}" if steps else result
+
+    def _named(self, step: Step | Loop) -> list[str]:
+        """A step as a common table expression; a loop as those of its first rows and of one round."""
+        if isinstance(step, Step):
+            return [self._as(step.name, step.plan)]
+        newest = step.newest.name
+        first = f"-- {newest}: the first rows; {step.name}: those of all rounds\n" + self._as(newest, step.first)
+        within = [text for inner in step.steps for text in self._named(inner)]
+        following = f"-- {newest}: the rows of the next round, until there are none\n" + self._as(newest, step.next)
+        return [first, *within, following]
+
+    def _as(self, name: str, plan: Plan) -> str:
+        return f"{self.text(self.leaves.temporary(name))} AS (\n  {self.render(plan)}\n)"
 
     # ---- what operators ask for
 

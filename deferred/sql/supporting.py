@@ -12,7 +12,10 @@ from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.levels import CountedLevels
 from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.recursion import Recursion
+from deferred.algebra.operators.rederiving import DeleteRederive
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, rewrite
 from deferred.algebra.types import equality_is_coarser, has_no_order
@@ -70,6 +73,11 @@ class _SupportPlanner:
             child = Project(child, (*((c, column(c)) for c in child.columns), *arguments.computed))
         counted = Counted(self.names(), tuple(parts.values()), tuple(finals))
         return replace(node, child=child, chosen=counted)
+
+    def recursion(self, node: Recursion) -> Plan:
+        """A recursion keeps its rows: those of a set as they are, those of a bag with their levels and counts."""
+        self.column_types[COUNT] = "bigint"
+        return replace(node, kept=(CountedLevels if node.every else DeleteRederive)(self.names()))
 
     def over_kept_values(self, node: Aggregate) -> Plan:
         """A total that is not made of parts, over the kept values of its arguments, which are computed below it."""

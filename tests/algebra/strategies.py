@@ -34,6 +34,8 @@ from deferred.algebra.operators import (
     OuterJoin,
     Part,
     Project,
+    Recursion,
+    Reference,
     Scan,
     SetOperation,
     UnionAll,
@@ -41,6 +43,7 @@ from deferred.algebra.operators import (
     Window,
 )
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.rederiving import DeleteRederive
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.paper.evaluate import Bag, State, Table
 from deferred.algebra.plan import Plan
@@ -315,6 +318,18 @@ def kept_limit(forms: Forms, draw, arity: int, depth: int) -> Plan:
     return Limit(child, tuple(draw(orders(child.columns))), count, offset, KeptRows(forms.fresh("support")))
 
 
+def closure(forms: Forms, draw, arity: int, depth: int) -> Plan:
+    """A recursion by UNION: its rows are joined with others, and no new values are made, so that it ends."""
+    start, others = forms.below(draw, arity, depth), forms.below(draw, arity, depth)
+    reference = Reference(forms.fresh("recursion"), "x", forms.new_ids(arity), tuple(f"x{i}" for i in range(arity)))
+    mine = Project(reference, tuple((forms.fresh(), column(c)) for c in reference.ids))
+    linked = exp.EQ(this=column(mine.columns[-1]), expression=column(others.columns[0]))
+    joined = Join((mine, others), linked)
+    outputs = tuple((i, column(draw(st.sampled_from(joined.columns)))) for i in reference.ids)
+    kept = DeleteRederive(forms.fresh("support"))
+    return Recursion(UnionAll((start,), reference.ids), Project(joined, outputs), reference, False, kept=kept)
+
+
 TWO_COLUMNS = (product, join, outer_join, window, generate)
 """Forms whose queries have at least two columns."""
 
@@ -334,12 +349,27 @@ FORMS: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
 """The forms of every operator that a view can have above its leaves."""
 
 LEAVES: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {Scan: (scan,) * 9, Values: (constant,)}
-ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {Kept: (kept_total,)}
+ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
+    Kept: (kept_total,),
+    Recursion: (closure,),
+    Reference: (closure,),
+}
 """Operators that a view gets only together with a support table."""
 
 PAPER = (union_all, selection, projection, distinct, monus, product, product)
 SQL = tuple(itertools.chain.from_iterable(FORMS.values()))
-KEEPING = (counted_aggregate, kept_total, kept_limit, selection, projection, join, outer_join, distinct, aggregate)
+KEEPING = (
+    counted_aggregate,
+    kept_total,
+    kept_limit,
+    closure,
+    selection,
+    projection,
+    join,
+    outer_join,
+    distinct,
+    aggregate,
+)
 SELECT_PROJECT_JOIN = (selection, projection, join)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -18,8 +18,9 @@ from sqlglot.dialects.duckdb import DuckDB
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
+from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program
+from deferred.algebra.program import Loop, Program, Run, Step, run
 from deferred.algebra.strategy import support_tables
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import ViewSQL, parenthesised
@@ -83,6 +84,59 @@ class DuckRenderer(Renderer):
         return query
 
 
+def with_fixpoints(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
+    """The query around the outermost WITH RECURSIVE, whose expressions are temporary tables under their names.
+
+    Naive evaluation, which knows nothing of changes: a set is computed anew from itself until it stays; of a bag each
+    level is computed from the one before.
+    """
+    query = sqlglot.parse_one(sql, read=ViewSQL)
+    clause = query.args["with_"]
+    query.set("with_", None)
+
+    def create(name: str, rows: str, columns: Sequence[str] = ()) -> None:
+        names = f"({', '.join(columns)})" if columns else ""
+        connection.execute(f'CREATE OR REPLACE TEMP TABLE "{name}"{names} AS {rows}')
+
+    def text(branches: Sequence[exp.Expr]) -> str:
+        return " UNION ALL ".join(f"({branch.sql(dialect=DuckSQL)})" for branch in branches)
+
+    def count(name: str) -> int:
+        return int(connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchall()[0][0])
+
+    for cte in clause.expressions:
+        name, columns = cte.alias, [c.name for c in cte.args["alias"].args.get("columns") or []]
+        branches = list(_branches(cte.this))
+        recursive = [b for b in branches if any(table.name == name for table in b.find_all(exp.Table))]
+        if not recursive:
+            create(name, cte.this.sql(dialect=DuckSQL), columns)
+        elif cte.this.args.get("distinct"):
+            create(name, f"SELECT DISTINCT * FROM ({text([b for b in branches if b not in recursive])})", columns)
+            before = -1
+            while before != count(name):
+                before = count(name)
+                create("all of it", f"SELECT DISTINCT * FROM ({text(branches)})")
+                create(name, 'SELECT * FROM "all of it"', columns)
+        else:
+            create(name, text([b for b in branches if b not in recursive]), columns)
+            create("all levels", f'SELECT * FROM "{name}"')
+            while count(name):
+                create("next level", text(recursive))
+                create(name, 'SELECT * FROM "next level"', columns)
+                connection.execute(f'INSERT INTO "all levels" SELECT * FROM "{name}"')
+            create(name, 'SELECT * FROM "all levels"', columns)
+    return parenthesised(query).sql(dialect=DuckSQL)
+
+
+def _branches(query: exp.Expr) -> Iterator[exp.Expr]:
+    """The branches of a union."""
+    if isinstance(query, exp.Union):
+        yield from _branches(query.this)
+        yield from _branches(query.expression)
+    else:
+        yield query
+
+
 @functools.lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
     """Spark's text as DuckDB's. sqlglot makes INTERVAL 1 YEAR 1 MONTH a sum, which needs parentheses."""
@@ -121,6 +175,8 @@ class Database(ReadableLeaves):
         """Drop the programs and texts of the view before."""
         self.renderer = DuckRenderer(self)
         self._programs: dict[tuple[Plan, frozenset[str]], Program] = {}
+        self._recursions: dict[Plan, list[Step | Loop]] = {}
+        self.ran = Run()
 
     def bind(self, sql: str) -> Bound:
         self._forget()
@@ -151,9 +207,9 @@ class Database(ReadableLeaves):
             self.connection.execute(f"INSERT INTO {table} VALUES {listed}")
 
     def query(self, sql: str) -> Counter[Row]:
-        """A query as its author wrote it."""
+        """A query as its author wrote it; a recursion by the plain fixpoint."""
         try:
-            return self._bag(translated(sql))
+            return self._bag(with_fixpoints(sql, self.connection) if "RECURSIVE" in sql else translated(sql))
         except (duckdb.Error, sqlglot.ParseError) as error:
             raise CannotRun(f"{type(error).__name__}: {error}") from None
 
@@ -167,12 +223,35 @@ class Database(ReadableLeaves):
 
     def keep(self, bound: Bound) -> None:
         """Fill the view's support tables at the current state."""
+        self._recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {self.renderer.render(plan)}')
+
+    def _recurse(self, bound: Bound) -> None:
+        """Compute the recursions of a view at the current state, from the base tables."""
+        if bound.plan not in self._recursions:
+            self._recursions[bound.plan] = rounds_before(bound.plan)
+        run(self._recursions[bound.plan], self)
+
+    # ---- temporary results, for `run`
+
+    def compute(self, name: str, plan: Plan, skipped: bool) -> int:
+        skip = " LIMIT 0" if skipped else ""
+        self.connection.execute(
+            f'CREATE OR REPLACE TEMP TABLE "{name}" AS SELECT * FROM ({self.renderer.render(plan)}){skip}'
+        )
+        return int(self.connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchall()[0][0])
+
+    def append(self, name: str, more: str) -> None:
+        self.connection.execute(f'INSERT INTO "{name}" SELECT * FROM "{more}"')
+
+    def examples(self, name: str) -> list[Row]:
+        return self.connection.execute(f'SELECT * FROM "{name}" LIMIT 3').fetchall()
 
     def wrong_support_tables(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
         """The support tables whose rows differ from those computed from scratch: (actual, expected) rows."""
         found = {}
+        self._recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(self.renderer.render(plan))
             if kept != fresh:
@@ -180,6 +259,7 @@ class Database(ReadableLeaves):
         return found
 
     def evaluate(self, bound: Bound) -> Counter[Row]:
+        self._recurse(bound)
         return self._bag(self.renderer.render(bound.plan))
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
@@ -187,15 +267,7 @@ class Database(ReadableLeaves):
         program = self._program(bound, frozenset(changed))
         if program.result is None:
             return Counter()
-        for step in program.steps:
-            nothing = (
-                step.when is not None
-                and not self.connection.execute(f'SELECT COUNT(*) FROM "{step.when}"').fetchall()[0][0]
-            )
-            skipped = " LIMIT 0" if nothing else ""
-            self.connection.execute(
-                f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({self.renderer.render(step.plan)}){skipped}'
-            )
+        self.ran = run(program.steps, self)
         rows = self.connection.execute(self.renderer.render(program.result)).fetchall()
         self._move(program)
         return netted(rows)

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
-from deferred.algebra.program import Program
+from deferred.algebra.plan import Plan
+from deferred.algebra.program import Program, run
 from deferred.algebra.strategy import support_tables
 from deferred.spark.engine import OWN_SETTINGS
 from deferred.spark.session import settings
@@ -104,17 +105,23 @@ class SparkDatabase(ReadableLeaves):
 
     def _run(self, program: Program) -> Counter[Row]:
         assert program.result is not None
-        for step in program.steps:
-            skipped = step.when is not None and not self.spark.sql(f"SELECT 1 FROM `{step.when}` LIMIT 1").collect()
-            self._store(
-                step.name,
-                self.spark.sql(
-                    f"SELECT * FROM ({self._renderer.render(step.plan)}) AS q{' WHERE FALSE' if skipped else ''}"
-                ),
-            )
+        run(program.steps, self)
         rows = self.spark.sql(self._renderer.render(program.result)).collect()
         self._move(program)
         return netted(rows)
+
+    # ---- temporary results, for `run`
+
+    def compute(self, name: str, plan: Plan, skipped: bool) -> int:
+        rows = self._renderer.render(plan)
+        self._store(name, self.spark.sql(f"SELECT * FROM ({rows}) AS q{' WHERE FALSE' if skipped else ''}"))
+        return int(self.spark.table(f"`{name}`").count())
+
+    def append(self, name: str, more: str) -> None:
+        self._store(name, self.spark.table(f"`{name}`").union(self.spark.table(f"`{more}`")))
+
+    def examples(self, name: str) -> list[Row]:
+        return list(map(tuple, self.spark.table(f"`{name}`").limit(3).collect()))
 
     def _move(self, program: Program) -> None:
         """Bring the support tables to the new state."""

@@ -13,6 +13,7 @@ from deferred.algebra.operators.kept import Kept, KeptValues
 from deferred.algebra.operators.limit import KeptRows, Limit
 from deferred.algebra.operators.outer_join import ANTI, FULL, LEFT, SEMI, OuterJoin
 from deferred.algebra.operators.project import Project
+from deferred.algebra.operators.recursion import Recursion, Reference
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import Change, Scan
 from deferred.algebra.operators.set_operation import EXCEPT, INTERSECT, SetOperation
@@ -44,6 +45,8 @@ __all__ = [
     "OuterJoin",
     "Part",
     "Project",
+    "Recursion",
+    "Reference",
     "Repeat",
     "Restrict",
     "Scan",

@@ -15,7 +15,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import aggregate_of
 from deferred.algebra.paper.interpret import Interpretation, Row, interpret
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program, Upkeep
+from deferred.algebra.program import Program, Upkeep, run
 from deferred.algebra.scalar import Scalar, column, rewrite
 
 Bag = Counter[Row]
@@ -54,6 +54,10 @@ class Evaluation:
         if plan not in self._bags:
             self._bags[plan] = plan.evaluate(self)
         return self._bags[plan]
+
+    def given(self, name: str, rows: Bag) -> Evaluation:
+        """The same with other rows as a temporary result."""
+        return Evaluation(self.state, self.changes, {**self.temporaries, name: rows}, self.supports)
 
     # ---- what operators are made of
 
@@ -142,18 +146,37 @@ def run_program(program: Program, state: State, changes: State) -> Bag:
 
 
 def outcome(program: Program, state: State, changes: State, supports: State | None = None) -> Outcome:
-    """Run the steps in order, then the result; a step whose condition is empty is not computed."""
+    """Run the steps in order, then the result."""
     temporaries: dict[str, Bag] = {}
-    for step in program.steps:
-        skipped = step.when is not None and not temporaries[step.when]
-        bag = Counter() if skipped else evaluate(step.plan, state, changes, temporaries, supports)
-        temporaries[step.name] = bag
+    run(program.steps, _Machine(state, changes, temporaries, supports or {}))
     after = Evaluation(state, changes, temporaries, supports)
     moved = dict(supports or {})
     for name, upkeep in program.supports.items():
         moved[name] = _moved(after, moved[name], upkeep)
     change = Counter() if program.result is None else after.netted(after(program.result))
     return Outcome(change, moved)
+
+
+class _Machine(NamedTuple):
+    """Temporary results as bags."""
+
+    state: State
+    changes: State
+    temporaries: dict[str, Bag]
+    supports: State
+
+    def compute(self, name: str, plan: Plan, skipped: bool) -> int:
+        rows: Bag = Counter()
+        if not skipped:
+            rows = evaluate(plan, self.state, self.changes, self.temporaries, self.supports)
+        self.temporaries[name] = rows
+        return rows.total()
+
+    def append(self, name: str, more: str) -> None:
+        self.temporaries[name] = self.temporaries[name] + self.temporaries[more]
+
+    def examples(self, name: str) -> list[Row]:
+        return list(self.temporaries[name])[:3]
 
 
 def _moved(e: Evaluation, table: Table, upkeep: Upkeep) -> Table:

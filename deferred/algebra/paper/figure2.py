@@ -20,7 +20,6 @@ from deferred.algebra.operators import (
     Scan,
     SetOperation,
     UnionAll,
-    Values,
 )
 from deferred.algebra.paper.simplify import empty, is_empty
 from deferred.algebra.plan import Keys, Plan, transformed
@@ -234,7 +233,7 @@ class Figure2:
         """DEL(R) = D, ADD(R) = A."""
         return self.eta.change(query)
 
-    def constant(self, query: Values) -> Pair:
+    def constant(self, query: Plan) -> Pair:
         """DEL(φ) = ADD(φ) = DEL({x}) = ADD({x}) = φ."""
         return Pair(empty(query.columns), empty(query.columns))
 

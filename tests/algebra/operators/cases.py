@@ -20,9 +20,11 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.notation import Labels, notation
 from deferred.algebra.operators import Project, Restrict, Scan
 from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.paper.evaluate import Bag, Table, evaluate, outcome
 from deferred.algebra.plan import Keys, Plan
+from deferred.algebra.program import run
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import support_tables
@@ -122,6 +124,7 @@ def same_on_duckdb(plan: Plan, **tables: Table) -> Bag:
         listed = bags.union_all([_one_row(columns, row) for row in rows.elements()])
         db.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{name}" AS {listed.sql("duckdb")}')
     temporaries = {name: table.rows for name, table in tables.items()}
+    run(rounds_before(plan), db)
     reference = evaluate(plan, STATE, LOGS, temporaries, tables)
     found = Counter(db.connection.execute(db.renderer.render(plan)).fetchall())
     for name in tables:

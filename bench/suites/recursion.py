@@ -1,0 +1,115 @@
+"""Recursive views: the ancestors in a tree, and what is reached in a sparse graph; 100 edges inserted, deleted, moved.
+
+Beside the maintenance stands the recomputation of the same view, in the rounds that fill it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Bench, difference
+from bench.options import Options
+from bench.results import Measurement
+
+SUITE = "recursion"
+NODES, EDGES, STARTS = 1_000_000, 300_000, 100
+"""At scale 1."""
+CHANGED = 100
+
+
+@dataclass(frozen=True)
+class Recursive:
+    """A view, the table of edges below it, and the statements that change it; {old} and {new} are ranges of ids."""
+
+    table: str
+    sql: str
+    changes: dict[str, str]
+
+
+def _tree() -> Recursive:
+    """Nodes with three children each: depth 12 at scale 1."""
+    return Recursive(
+        "tree",
+        """WITH RECURSIVE up AS (
+  SELECT id, parent FROM tree UNION SELECT u.id, t.parent FROM up u JOIN tree t ON u.parent = t.id)
+SELECT id, parent FROM up""",
+        {
+            "insert": "INSERT INTO {t} SELECT id, id % 1000 FROM RANGE({new}, {new} + {n})",
+            "delete": "DELETE FROM {t} WHERE id >= {old} AND id < {old} + {n}",
+            "move": "UPDATE {t} SET parent = id % 100 WHERE id >= {old} AND id < {old} + {n}",
+        },
+    )
+
+
+def _graph() -> Recursive:
+    """Less than one edge for each node, so that paths end."""
+    return Recursive(
+        "edge",
+        """WITH RECURSIVE reached AS (
+  SELECT start, start AS node FROM starts UNION SELECT r.start, e.dst FROM reached r JOIN edge e ON r.node = e.src)
+SELECT start, COUNT(*) AS nodes FROM reached GROUP BY start""",
+        {
+            "insert": "INSERT INTO {t} SELECT {new} + id, id, (id * 7919) % 1000 FROM RANGE({n})",
+            "delete": "DELETE FROM {t} WHERE id >= {old} AND id < {old} + {n}",
+            "move": "UPDATE {t} SET dst = (dst * 31) % 1000 WHERE id >= {old} AND id < {old} + {n}",
+        },
+    )
+
+
+VIEWS = {"ancestors": _tree(), "reached": _graph()}
+
+
+def run(bench: Bench, options: Options) -> Iterator[Measurement]:
+    from deferred import Warehouse
+
+    with bench.scratch(SUITE) as folder:
+        rows = _make_tables(bench.spark, folder, options.scale)
+        with Warehouse.open(path=folder / "warehouse", spark=bench.spark) as wh:
+            for name in rows:
+                wh.track(name, folder / name)
+            for name, view in VIEWS.items():
+                wh.create_view(name, view.sql, refresh_policy="incremental_strict")
+                for change in view.changes:
+                    yield _measured(bench, options, wh, folder, name, change, rows[view.table])
+
+
+def _make_tables(spark: Any, folder: Path, scale: float) -> dict[str, int]:
+    """The tables by name, with their numbers of rows."""
+    nodes, edges = max(1_000, round(NODES * scale)), max(1_000, round(EDGES * scale))
+    ends = [f"PMOD(XXHASH64(id, {end}), {edges * 11 // 10})" for end in (1, 2)]
+    queries = {
+        "tree": (nodes, f"SELECT id, IF(id = 0, NULL, (id - 1) DIV 3) AS parent FROM RANGE({nodes})"),
+        "edge": (edges, f"SELECT id, {ends[0]} AS src, {ends[1]} AS dst FROM RANGE({edges})"),
+        "starts": (STARTS, f"SELECT id * 7 AS start FROM RANGE({STARTS})"),
+    }
+    for name, (_, query) in queries.items():
+        spark.sql(query).write.format("delta").save(str(folder / name))
+    return {name: rows for name, (rows, _) in queries.items()}
+
+
+def _measured(bench: Bench, options: Options, wh: Any, folder: Path, name: str, change: str, rows: int) -> Measurement:
+    """propagate and partial_refresh after a change, and a rebuild, whose rows must be the same."""
+    view = VIEWS[name]
+    measurement = Measurement(SUITE, name, change, f"{CHANGED}rows", options.scale, correct=True)
+    mv = f"delta.`{wh.find_view(name).location}/mv`"
+    for number in range(options.warm_up + options.repetitions):
+        place = {"new": 10 * NODES + (rows + number) * CHANGED, "old": rows // 2 + number * CHANGED, "n": CHANGED}
+        bench.spark.sql(view.changes[change].format(t=f"delta.`{folder / view.table}`", **place))
+        work = {
+            "propagate": lambda: wh.propagate(name),
+            "partial_refresh": lambda: wh.partial_refresh(name),
+            "recompute": lambda: wh.rebuild(name),
+        }
+        for side, run_ in work.items():
+            if side == "recompute":
+                version = bench.spark.sql(f"DESCRIBE HISTORY {mv} LIMIT 1").first()["version"]
+            sample = bench.measure(run_, [folder])
+            if number >= options.warm_up:
+                measurement.sides.setdefault(side, []).append(sample)
+        shown = f"SELECT * FROM {mv} VERSION AS OF {version}"
+        measurement.correct &= difference(bench.spark, shown, f"SELECT * FROM {mv}") == 0
+    bench.settle()
+    return measurement
