@@ -37,6 +37,12 @@ POSITION = "_deferred_position"
 GONE = "_deferred_gone"
 """Whether that event deleted the row."""
 
+COPY = "copy"
+"""The mark of the commits that apply events."""
+
+DETAILS = ("kind", "batch", "staged", "position", "truncated")
+"""What these marks say: which delivery it is, where it was staged, the kind of its positions, the last truncation."""
+
 READ = "read.json"
 """The file beside a copy that lists the files of events that have been applied, with their sizes."""
 
@@ -89,7 +95,6 @@ class Debezium(ChangeFeed):
         said = statements(events, self.columns, self.record.key, self.record.name)
         if not said.by_key and said.truncated is None:
             return 0
-        self._check_kind(said)
         what = f"The copy of {self.record.name}"
         with lease(self.context, self._lease, what, self._shut_out) as held:
             self._settle(held.lease.committing)
@@ -98,32 +103,55 @@ class Debezium(ChangeFeed):
 
     def _merge(self, said: Statements, number: int) -> int:
         """Stage what the events say, change the copy, then the positions: the copy's commit names what was staged."""
-        engine, batch = self.context.engine, 1 + max(self._batch(self.record.location), self._batch(self._positions))
-        folder = self.context.folder("transactions", f"events-{uuid.uuid4().hex}")
-        keys = [name for name, _ in self._key_columns]
-        told = _Staged(self.record.name, self._positions, (*self._key_columns, (POSITION, "string"), (GONE, "boolean")))
-        facts = [(*key, s.position, s.row is None) for key, s in said.by_key.items()]
-        staged(engine, frame(engine, facts, told), told, f"{folder}/positions")
-        rows = [s.row for s in said.by_key.values() if s.row is not None]
-        staged(engine, frame(engine, rows, self.record), self.record, f"{folder}/rows")
-        truncated = max(filter(None, (said.truncated, self._truncated)), default=None)
-        details = {"batch": batch, "staged": folder, "truncated": truncated}
+        engine, keys = self.context.engine, [name for name, _ in self._key_columns]
+        details = self._details(said)
+        truncated, folder = details["truncated"], details["staged"]
+        self._stage(said, folder)
         with engine.temporaries() as temporaries:
             newer = self._newer(temporaries, folder, truncated)
-            here = exp.Not(this=column(GONE))
-            there = select(map(column, keys), newer).where(here)
+            changed = temporaries.rows(newer)
+            if not changed and said.truncated is None:
+                return 0
+            there = select(map(column, keys), newer).where(exp.Not(this=column(GONE)))
             new = matching(parquet_files(f"{folder}/rows"), self._names, there, self._key_columns)
             gone: exp.Query = select(map(column, keys), newer).where(column(GONE))
             if said.truncated is not None:
                 older = exp.LT(this=column(POSITION), expression=exp.Literal.string(said.truncated))
                 emptied = select(map(column, keys), delta_table(self._positions)).where(older)
                 gone = union_all([gone, unmatched(emptied, keys, newer, keys)])
-            changed = temporaries.rows(newer)
-            if changed or said.truncated is not None:
-                statement = merge_by_key(delta_table(self.record.location), self._names, keys, self._names, new, gone)
-                engine.commit(text(statement), Mark(self._application, number, {"kind": "copy", **details}))
-                self._remember(newer, details, number)
+            statement = merge_by_key(delta_table(self.record.location), self._names, keys, self._names, new, gone)
+            engine.commit(text(statement), Mark(self._application, number, details))
+            self._remember(newer, details, number)
         return changed
+
+    def _details(self, said: Statements) -> dict[str, Any]:
+        """What the commits of a delivery say of it. Refuses positions that cannot be compared with the known ones."""
+        known = last_mark(self._positions, COPY) or {}
+        one = next(iter(said.by_key.values()), None)
+        kind = (one.position if one else str(said.truncated)).partition("/")[0]
+        if known.get("position", kind) != kind:
+            raise InvalidInputError(
+                f"The events for {self.record.name} have positions of another kind ({kind}) than those before them "
+                f"({known['position']}): which came first cannot be told. Nothing was changed. Untrack the table and "
+                f"track it again, from a new snapshot."
+            )
+        written = last_mark(self.record.location, COPY) or {}
+        return {
+            "kind": COPY,
+            "batch": 1 + max(int(mark.get("batch", 0)) for mark in (known, written)),
+            "staged": self.context.folder("transactions", f"events-{uuid.uuid4().hex}"),
+            "position": kind,
+            "truncated": max(filter(None, (said.truncated, known.get("truncated"))), default=None),
+        }
+
+    def _stage(self, said: Statements, folder: str) -> None:
+        """Write what events say as Parquet files: what is known of keys, and the rows that are there."""
+        engine = self.context.engine
+        told = _Staged(self.record.name, self._positions, (*self._key_columns, (POSITION, "string"), (GONE, "boolean")))
+        keys = [(*key, statement.position, statement.row is None) for key, statement in said.by_key.items()]
+        staged(engine, frame(engine, keys, told), told, f"{folder}/positions")
+        rows = [statement.row for statement in said.by_key.values() if statement.row is not None]
+        staged(engine, frame(engine, rows, self.record), self.record, f"{folder}/rows")
 
     def _newer(self, temporaries: Temporaries, folder: str, truncated: str | None) -> exp.Table:
         """The staged statements with a greater position than what is known of their keys, and of all of them."""
@@ -140,36 +168,20 @@ class Debezium(ChangeFeed):
         return temporaries.compute("newer", query.where(*conditions))
 
     def _remember(self, newer: exp.Expr, details: Mapping[str, Any], number: int) -> None:
-        names = [*(name for name, _ in self._key_columns), POSITION]
-        keys = names[:-1]
-        rows = select(map(column, [*names, GONE]), newer)
-        statement = merge_by_key(delta_table(self._positions), [*names, GONE], keys, [POSITION, GONE], rows, None)
-        self.context.engine.commit(text(statement), Mark(self._application, number, {"kind": "copy", **details}))
+        """Enter the positions of the statements that were applied."""
+        keys, values = [name for name, _ in self._key_columns], [POSITION, GONE]
+        rows = select(map(column, [*keys, *values]), newer)
+        statement = merge_by_key(delta_table(self._positions), [*keys, *values], keys, values, rows, None)
+        self.context.engine.commit(text(statement), Mark(self._application, number, details))
 
     def _settle(self, number: int) -> None:
         """Complete a delivery whose process died between its two commits: the first one names what was staged."""
-        mark = last_mark(self.record.location, "copy")
-        if mark is None or int(mark["batch"]) <= self._batch(self._positions):
+        written, known = last_mark(self.record.location, COPY), last_mark(self._positions, COPY) or {}
+        if written is None or int(written["batch"]) <= int(known.get("batch", 0)):
             return
         with self.context.engine.temporaries() as temporaries:
-            newer = self._newer(temporaries, mark["staged"], mark["truncated"])
-            self._remember(newer, {k: mark[k] for k in ("batch", "staged", "truncated")}, number)
-
-    def _check_kind(self, said: Statements) -> None:
-        """Refuse positions that cannot be compared with those that are known."""
-        one = next(iter(said.by_key.values()), None)
-        kind = (one.position if one else str(said.truncated)).partition("/")[0]
-        path = f"{self._folder}/kind"
-        kept = Storage(self._folder)
-        known = kept.read("kind")
-        if known is None:
-            kept.write("kind", kind)
-        elif known != kind:
-            raise InvalidInputError(
-                f"The events for {self.record.name} have positions of another kind ({kind}) than those before them "
-                f"({known}, noted in {path}): which came first cannot be told. Nothing was changed. Untrack the table "
-                f"and track it again, from a new snapshot."
-            )
+            newer = self._newer(temporaries, written["staged"], written["truncated"])
+            self._remember(newer, {key: written[key] for key in DETAILS}, number)
 
     # ---- where things are
 
@@ -189,16 +201,6 @@ class Debezium(ChangeFeed):
     def _key_columns(self) -> tuple[tuple[str, str], ...]:
         types = {name.casefold(): (name, type_) for name, type_ in self.columns}
         return tuple(types[name.casefold()] for name in self.record.key)
-
-    @property
-    def _truncated(self) -> str | None:
-        mark = last_mark(self._positions, "copy")
-        return mark["truncated"] if mark else None
-
-    @staticmethod
-    def _batch(location: str) -> int:
-        mark = last_mark(location, "copy")
-        return int(mark["batch"]) if mark else 0
 
     @property
     def _lease(self) -> str:
