@@ -16,9 +16,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
-
-Columns = Sequence[tuple[str, str]]
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What PostgreSQL's connector sends for a large value that an update has not changed."""

@@ -256,9 +256,7 @@ def test_where_the_log_says_too_little_whole_versions_are_compared(context: Cont
         raise SparkFailure("DELTA_VERSION_NOT_FOUND")
 
 
-def test_a_commit_that_partitions_the_table_anew_is_read_from_the_table_itself(
-    context: Context, tmp_path: Path
-) -> None:
+def test_a_commit_that_repartitions_the_table_is_read_from_the_table_itself(context: Context, tmp_path: Path) -> None:
     source = tracked(context, write(tmp_path / "r", 1))
     rows = pa.table({"a": pa.array([1], pa.int32()), "p ü": ["x"]})
     write_deltalake(tmp_path / "r", rows, mode="overwrite", schema_mode="overwrite", partition_by=["a"])

@@ -1,6 +1,6 @@
 """A remote table that only sends its changes, as Debezium's events: the warehouse keeps a copy of its rows.
 
-The copy is a Delta table with a change feed, and one delivery of events is one commit to it. Beside it stands a table
+The copy is a Delta table with a change feed, and one delivery of events is one commit to it. Beside it is a table
 of positions: for each key, also for those that are gone, the position of the last event that was applied. An event is
 applied only if its position is greater, so that each one counts once, in whatever order and how often it comes.
 """
@@ -16,7 +16,18 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import column, from_item, matching, merge_by_key, same_key, select, union_all, unmatched
+from deferred.algebra.bags import (
+    alias,
+    call,
+    column,
+    from_item,
+    matching,
+    merge_by_key,
+    same_key,
+    select,
+    union_all,
+    unmatched,
+)
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.debezium import Statements, check_columns, lines, statements
@@ -29,7 +40,7 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.rows import frame, staged
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.dialect import delta_table, literal, parquet_files, text
+from deferred.sql.dialect import delta_table, parquet_files, text
 
 POSITION = "_deferred_position"
 """The position of the last event that was applied to a key."""
@@ -236,7 +247,7 @@ class Debezium(ChangeFeed):
                 f"amount DECIMAL(8,2)', key=['id']: events may come without either."
             )
         engine = context.engine
-        columns = engine.columns(f"SELECT r.* FROM (SELECT from_json('{{}}', {literal(given.columns)}) AS r)")
+        columns = engine.columns(_declared(given.columns))
         check_columns(name, columns)
         types = {column_name.casefold(): (column_name, type_) for column_name, type_ in columns}
         missing = [part for part in given.key if part.casefold() not in types]
@@ -254,3 +265,15 @@ class Debezium(ChangeFeed):
 
     def resume(self) -> str | None:
         return self.record.log_location
+
+
+def _declared(columns: str) -> exp.Select:
+    """A query with columns that are given as DDL: Spark reads the types.
+
+    >>> text(_declared("id INT"))
+    "SELECT r.* FROM (SELECT FROM_JSON('{}', 'id INT') AS `r`) AS q"
+    """
+    row = call("FROM_JSON", exp.Literal.string("{}"), exp.Literal.string(columns))
+    return select(
+        [exp.Column(this=exp.Star(), table=exp.to_identifier("r"))], exp.Select(expressions=[alias(row, "r")])
+    )
