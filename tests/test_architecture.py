@@ -148,7 +148,7 @@ EFFECTS = {
     "a statement that is not announced": (
         r"\bengine\.sql\(",
         set(),
-        {"maintenance/reading.py": "reads", "log/tracking.py": "reads"},
+        {"maintenance/reading.py": "reads", "log/locating.py": "reads", "log/sources/timestamps.py": "reads"},
     ),
     "rows written by Spark": (
         r"\.(save|saveAsTable|insertInto|parquet|writeTo)\(",
@@ -156,7 +156,7 @@ EFFECTS = {
         {
             "demo.py": "makes example tables",
             "airflow/__main__.py": "makes example tables",
-            "log/tracking.py": "names it in a message",
+            "log/locating.py": "names it in a message",
         },
     ),
     "a connection to the metadata database": (
@@ -175,7 +175,7 @@ EFFECTS = {
     ),
     "a folder or file": (
         r"\b(mkdir|makedirs|write_text|write_bytes|copyfile|copytree|create_dir)\b|open_output_stream",
-        {"maintenance/warehouse.py", "metadata/database.py", "cli/tables.py"},
+        {"maintenance/warehouse.py", "metadata/database.py", "cli/tables.py", "log/storage.py"},
         {
             "spark/server.py": "its own file, which is only a hint",
             "airflow/local.py": "the demo's own folder",

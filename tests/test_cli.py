@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deferred import cli, demo, terminal
 from deferred.errors import UnknownObjectError
+from deferred.log.sources import options
 from tests.conftest import ConnectServer
 
 
@@ -133,6 +136,19 @@ def test_mistakes_are_named_before_spark_starts(project: Project, arguments: tup
     err = project.fails(*arguments)
     for part in parts:
         assert part in err
+
+
+def test_the_log_of_a_table_is_chosen_and_the_reason_is_said(project: Project) -> None:
+    write_deltalake(project.folder / "plain", pa.table({"a": [1]}))
+    answer = project.json("track", "plain", str(project.folder / "plain"), "--log", "auto")
+    assert (answer["log"], answer["table"]["kind"]) == ("files", "files")
+    project.json("untrack", "plain")
+    code, out, _ = project.run("track", "plain", str(project.folder / "plain"), "--log", "auto")
+    assert code == 0
+    assert "--log files: it is a Delta table whose change data feed is off" in " ".join(out.split())
+    code, out, _ = project.run("track", "--help")
+    assert all(f"{option}:" in " ".join(out.split()) for option in (*options(), "auto"))
+    assert "needs a table, its key" in " ".join(project.fails("track", "t", "plain", "--log", "timestamps").split())
 
 
 def test_the_configuration_is_named_when_it_is_wrong(project: Project) -> None:

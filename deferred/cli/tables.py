@@ -56,14 +56,15 @@ class _Track(TyperCommand):
         from deferred.log.sources import options
 
         (log,) = (option for option in self.params if option.name == "log")
-        log.help = "; ".join(f"{name}: {source.summary}" for name, source in options().items()) + "."  # type: ignore[attr-defined]
+        kinds = "; ".join(f"{name}: {source.summary}" for name, source in options().items())
+        log.help = f"{kinds}; auto: what suits the table, said with the reason."  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 
 @app.command(cls=_Track)
 def track(
     name: Annotated[str, typer.Argument(help="The name that views use.")],
-    location: Annotated[str, typer.Argument(help="Path of the Delta table, or its name in Spark's catalog.")],
+    location: Annotated[str, typer.Argument(help="Path of the table, or its name in Spark's catalog.")],
     key: Annotated[list[str] | None, typer.Option(help="A column of the key; repeat it, or write a,b.")] = None,
     references: Annotated[
         list[str] | None,
@@ -72,14 +73,29 @@ def track(
         ),
     ] = None,
     log: Annotated[str, typer.Option(help="Where its changes come from.")] = "feed",
+    columns: Annotated[str | None, typer.Option(help="Its columns as DDL, for --log debezium.")] = None,
+    updated_at: Annotated[
+        str | None, typer.Option(help="The column with the time of a row's last change, for --log timestamps.")
+    ] = None,
+    deletions: Annotated[
+        str | None, typer.Option(help="A table of deleted keys and the times of that, for --log timestamps.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Track a Delta table, so that views can read it."""
+    """Track a table, so that views can read it."""
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
+    reason = None
     with opened(f"Tracking {name}") as warehouse:
-        record = warehouse.track(name, location, keys or None, _references(references or []) or None, log)
+        if log == "auto":
+            log, reason = warehouse.suggest_log(location, columns, updated_at)
+        record = warehouse.track(
+            name, location, keys or None, _references(references or []) or None, log, columns, updated_at, deletions
+        )
+    why = f" Its changes are read with --log {log}: {reason}." if reason else ""
     terminal.answer(
-        {"table": record}, as_json, lambda: terminal.say(f"Table {record.name} is tracked: {record.location}.")
+        {"table": record, **({"log": log, "reason": reason} if reason else {})},
+        as_json,
+        lambda: terminal.say(f"Table {record.name} is tracked: {record.location}.{why}"),
     )
 
 

@@ -19,6 +19,7 @@ from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
     from pyarrow.fs import FileSystem
 
 FEED = "delta.enableChangeDataFeed"
@@ -108,6 +109,18 @@ class DeltaLog:
     def properties(self) -> dict[str, str]:
         return dict(self._table.metadata().configuration)
 
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """The columns with what belongs to them, the partitioning and the properties, named as in Delta's log."""
+        return _metadata_of(self._table)
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The features of Delta that the table uses."""
+        protocol = self._table.protocol()
+        mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []  # before features had names
+        return frozenset([*mapped, *(protocol.reader_features or ()), *(protocol.writer_features or ())])
+
     @property
     def has_feed(self) -> bool:
         return self.properties.get(FEED, "false").lower() == "true"
@@ -147,7 +160,7 @@ class DeltaLog:
 
     def _read(self, version: int) -> Commit | None:
         """One commit, from the file of its version; None where the file is gone."""
-        path = _commit_file(version)
+        path = commit_file(version)
         try:
             with self._files.open_input_stream(path) as stream:
                 info = _commit_info(TextIOWrapper(stream, encoding="utf-8"))
@@ -165,19 +178,36 @@ class DeltaLog:
 
     def missing(self, version: int) -> str | None:
         """A file that the changes of a version are in and that no longer exists, None if all are there."""
-        path = _commit_file(version)
+        path = commit_file(version)
         try:
             with self._files.open_input_stream(path) as stream:
                 actions = [json.loads(line) for line in TextIOWrapper(stream, encoding="utf-8") if line.strip()]
         except FileNotFoundError:
             return path
-        return self._absent(changed_files(actions))
+        return self.absent(changed_files(actions))
 
     def missing_now(self) -> str | None:
         """A file that rows of the table are in and that no longer exists, None if all are there."""
-        return self._absent([uri.removeprefix(f"{self.location}/") for uri in self._table.file_uris()])
+        return self.absent(self._paths(self._table))
 
-    def _absent(self, paths: Sequence[str]) -> str | None:
+    def missing_at(self, version: int) -> str | None:
+        """A file that the table's rows at a version are in and that no longer exists, None if all are there."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            table = DeltaTable(self.location, version=version)
+        except (DeltaError, ValueError):  # the log does not reach back so far, if something of it is gone
+            return self.absent([commit_file(number) for number in range(version, -1, -1)])
+        return self.absent(self._paths(table))
+
+    def _paths(self, table: DeltaTable) -> list[str]:
+        """The files of the table's rows, relative to it. In a URI only the part before them has escapes."""
+        depth = self.location.count("/") + 1
+        return ["/".join(uri.split("/")[depth:]) for uri in table.file_uris()]
+
+    def absent(self, paths: Sequence[str]) -> str | None:
+        """The first of some files of the table, relative to it, that does not exist."""
         from pyarrow.fs import FileType
 
         found = self._files.get_file_info(list(paths)) if paths else []
@@ -229,23 +259,25 @@ class DeltaLog:
     def _actions(self, version: int, kind: str = "") -> list[dict[str, Any]]:
         """The actions of a commit, only those whose line has a word in it; none where its file is gone."""
         try:
-            with self._files.open_input_stream(f"_delta_log/{version:020}.json") as stream:
-                return [json.loads(line) for line in TextIOWrapper(stream, encoding="utf-8") if kind in line]
+            with self._files.open_input_stream(commit_file(version)) as stream:
+                return [
+                    json.loads(line)
+                    for line in TextIOWrapper(stream, encoding="utf-8")
+                    if line.strip() and kind in line
+                ]
         except FileNotFoundError:
             return []
+
+    def all_actions(self, after: int, upto: int) -> list[list[dict[str, Any]]] | None:
+        """The actions of the commits later than a version and up to another; None where one was cleaned up."""
+        with ThreadPoolExecutor(READERS) as readers:
+            found = list(readers.map(self._actions, range(after + 1, upto + 1)))
+        return found if all(found) else None
 
     def _shape_at(self, version: int) -> Shape:
         from deltalake import DeltaTable
 
-        table = DeltaTable(self.location, version=version)
-        metadata = table.metadata()
-        return _shape(
-            {
-                "schemaString": table.schema().to_json(),
-                "partitionColumns": metadata.partition_columns,
-                "configuration": metadata.configuration,
-            }
-        )
+        return _shape(_metadata_of(DeltaTable(self.location, version=version)))
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing."""
@@ -253,6 +285,15 @@ class DeltaLog:
             return int(self._table.count())
         except Exception:
             return None
+
+
+def _metadata_of(table: DeltaTable) -> dict[str, Any]:
+    metadata = table.metadata()
+    return {
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": dict(metadata.configuration),
+    }
 
 
 def readable(location: str) -> bool:
@@ -282,7 +323,8 @@ def last_mark(location: str, kind: str) -> dict[str, Any] | None:
     return None
 
 
-def _commit_file(version: int) -> str:
+def commit_file(version: int) -> str:
+    """The file of a commit, relative to its table."""
     return f"_delta_log/{version:020}.json"
 
 

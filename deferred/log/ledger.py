@@ -22,6 +22,8 @@ def sync(context: Context, tables: Iterable[TableRecord], recover: Recover) -> i
     are read again until no new transaction is found: then the ledger has all commits of every transaction it has.
     """
     listed = list(tables)
+    for table in listed:
+        source_of(context, table).pull()
     total, fresh = 0, True
     while fresh:
         entries = [entry for table in listed for entry in _sync_table(context, table, recover)]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 
-from sqlglot import exp
-
 from deferred.errors import (
-    DeferredError,
     InvalidInputError,
     InvalidNameError,
     NameTakenError,
@@ -18,9 +14,9 @@ from deferred.errors import (
 )
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta
-from deferred.log.sources import class_of, is_tracked, source_of, trackable
+from deferred.log.locating import Given, locate
+from deferred.log.sources import AUTO, class_of, is_tracked, source_of, suggested, trackable
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
-from deferred.sql.dialect import text
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -51,26 +47,24 @@ def check_free(context: Context, name: str) -> None:
 def track(
     context: Context,
     name: str,
-    path_or_name: str,
+    path_or_name: str | None,
     key: Sequence[str] | None,
     references: Mapping[str, str] | None,
     log: str,
+    **options: str | None,
 ) -> TableRecord:
-    """Register a Delta table; `log` says where its changes come from, see deferred.log.sources."""
+    """Register a table; `log` says where its changes come from, see deferred.log.sources.
+
+    `options` are what some of the sources need to know, see Given.
+    """
     check_name(name, "table")
-    source = trackable(log)
+    given = Given(path_or_name, tuple(key or ()), **options)
+    source = trackable(suggested(context, given)[0] if log == AUTO else log)
     check_free(context, name)
-    location = locate(context, path_or_name)
-    if "%" in location:
-        raise InvalidInputError(
-            f"{location} has a percent sign in its path, which delta-rs reads as an escape; "
-            "move the table to another path."
-        )
-    same = next((t for t in context.metadata.tables.all() if t.location == location), None)
-    if same is not None:
-        raise NameTakenError(f"{path_or_name} is tracked already, as {same.name}.")
+    place = source.locate(context, name, given)
+    location = place.location
     _check_columns(DeltaLog(location), name, key, references)
-    log_location = source.set_up(context, name, location)
+    log_location = source.set_up(context, name, location) or place.original
     state = DeltaLog(location)
     record = context.metadata.tables.add(
         name=name,
@@ -132,33 +126,6 @@ def untrack(context: Context, name: str) -> None:
     if users:
         raise InvalidInputError(f"Table {name} is read by {', '.join(v.name for v in users)}; drop those views first.")
     context.metadata.tables.remove(record.id)
-
-
-def locate(context: Context, path_or_name: str) -> str:
-    """The path of a Delta table that is given by path or by its name in Spark's catalog."""
-    given = os.fspath(path_or_name)
-    if "://" in given or os.sep in given or is_delta(given):
-        location = given if "://" in given else os.path.abspath(given)
-        location = location.removeprefix("file://")
-        if not is_delta(location):
-            there = "is not a Delta table" if os.path.exists(location) else "does not exist"
-            raise InvalidInputError(
-                f"{given} {there}. Write it as Delta first (df.write.format('delta').save(…)); "
-                f"only Delta tables can be tracked."
-            )
-        return location.rstrip("/")
-    parts = [exp.to_identifier(part.strip("`"), quoted=True) for part in given.split(".")]
-    named = exp.Dot.build(parts) if len(parts) > 1 else parts[0]
-    try:
-        # In the user's session, which may have another current schema than ours.
-        (detail,) = context.engine.sql(text(exp.Describe(this=named, style="DETAIL"))).collect()
-    except DeferredError as error:
-        raise UnknownObjectError(
-            f"{given} is neither the path of a Delta table nor a table in Spark's catalog: {error}"
-        ) from None
-    if detail["format"] != "delta":
-        raise InvalidInputError(f"Table {given} is {detail['format']}, not Delta; only Delta tables can be tracked.")
-    return str(detail["location"]).removeprefix("file://").removeprefix("file:").rstrip("/")
 
 
 def find(context: Context, path: tuple[str, ...]) -> TableRecord:

@@ -98,6 +98,7 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
     for kind, keep in (
         ("transactions", pending),
         ("views", {os.path.basename(v.location) for v in context.metadata.views.all()}),
+        ("copies", {os.path.basename(os.path.dirname(t.location)) for t in context.metadata.tables.all()}),
         ("logs", {os.path.basename(t.log_location) for t in context.metadata.tables.all() if t.log_location}),
     ):
         folder = context.folder(kind)

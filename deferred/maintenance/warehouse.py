@@ -16,7 +16,8 @@ from deferred.config import Settings, parse_timestamp
 from deferred.errors import InvalidInputError, not_one_of
 from deferred.log import ledger, tracking, transactions, undo
 from deferred.log.context import Context
-from deferred.log.sources import is_tracked, source_of
+from deferred.log.locating import Given
+from deferred.log.sources import is_tracked, source_of, suggested
 from deferred.maintenance import backfill, following, operation, reading, refresh, status, verify, views
 from deferred.maintenance import explain as explaining
 from deferred.maintenance.operation import Operation
@@ -96,13 +97,34 @@ class Warehouse:
     def track(
         self,
         name: str,
-        path_or_name: str | os.PathLike[str],
+        path_or_name: str | os.PathLike[str] | None = None,
         key: Sequence[str] | None = None,
         references: Mapping[str, str] | None = None,
         log: str = "feed",
+        columns: str | None = None,
+        updated_at: str | None = None,
+        deletions: str | None = None,
     ) -> TableRecord:
-        """Register a Delta table by its path or its name in Spark's catalog."""
-        return tracking.track(self._context, name, os.fspath(path_or_name), key, references, log)
+        """Register a table; `log` says how it tells its changes, see docs/SOURCES.md.
+
+        A Delta table is given by its path or its name in Spark's catalog; for log='debezium' it is the folder of the
+        events, None where they are handed over, and `columns` are declared as DDL. For log='timestamps' it is what
+        Spark can read by name or path, `updated_at` the column with the time of a row's last change, and `deletions`
+        a table of deleted keys, if there is one.
+        """
+        options = {"columns": columns, "updated_at": updated_at, "deletions": deletions}
+        given = None if path_or_name is None else os.fspath(path_or_name)
+        return tracking.track(self._context, name, given, key, references, log, **options)
+
+    def suggest_log(
+        self,
+        path_or_name: str | os.PathLike[str] | None,
+        columns: str | None = None,
+        updated_at: str | None = None,
+    ) -> tuple[str, str]:
+        """Returns the log that track(log='auto') would choose, and why."""
+        given = None if path_or_name is None else os.fspath(path_or_name)
+        return suggested(self._context, Given(given, columns=columns, updated_at=updated_at))
 
     def untrack(self, name: str) -> None:
         """Stop tracking a table that no view reads; the table itself stays."""
@@ -140,6 +162,17 @@ class Warehouse:
         entry = source_of(self._context, record).append_changes(deletions, insertions)
         following.follow(self._context, [record])
         return entry
+
+    def ingest(self, table_name: str, events: Any) -> int:
+        """Take in Debezium's events, as JSON texts or objects, for a table that is tracked with log='debezium'.
+
+        Returns how many rows they changed: events that were taken in before change none.
+        """
+        record = self._context.metadata.tables.get(table_name)
+        changed = source_of(self._context, record).ingest(events)
+        ledger.sync(self._context, [record], lambda t: transactions.recover(self._context, t))
+        following.follow(self._context, [record])
+        return changed
 
     def sync(self) -> int:
         """Find new commits of all tracked tables, and bring the views that follow every transaction up to date.

@@ -54,7 +54,7 @@ class History:
         self.done: list[str] = []
         for name, path in self.paths.items():
             wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES {self.rows(name, 6)}")
-            wh.track(name, path)
+            wh.track(name, path, log="files" if name == "u" else "feed")
         for name in names:
             policy = "full" if name in RECOMPUTED else "incremental"
             wh.create_view(name, VIEWS[name], scenario=scenario, refresh_policy=policy)

@@ -19,7 +19,8 @@ from deferred.errors import InvalidInputError, LogLostError, SparkFailure, Stora
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED
-from deferred.log.sources import SOURCES, Source, is_tracked, options, source_of, trackable
+from deferred.log.locating import Given
+from deferred.log.sources import SOURCES, Source, is_tracked, options, source_of, suggested, trackable
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, utc_now
 from deferred.spark.engine import Engine
 from deferred.sql.dialect import literal, text
@@ -62,6 +63,44 @@ def test_every_kind_has_a_class_and_track_names_some() -> None:
         trackable(untracked)
 
 
+def test_the_log_that_suits_a_table(context: Context, tmp_path: Path) -> None:
+    with_feed = write(tmp_path / "feed", 1)
+    write_deltalake(tmp_path / "plain", pa.table({"a": [1]}))
+    plain = str(tmp_path / "plain")
+    for given, wanted, why in (
+        (Given(with_feed), "feed", "feed is on"),
+        (Given(plain), "files", "log='feed' would alter it"),
+        (Given(plain, updated_at="at"), "timestamps", "updated_at"),
+        (Given(None, columns="a INT"), "debezium", "its columns are declared"),
+    ):
+        option, reason = suggested(context, given)
+        assert option == wanted
+        assert why in reason
+    with pytest.raises(InvalidInputError, match=rf"No log suits {tmp_path}: it is not a Delta table\."):
+        suggested(context, Given(str(tmp_path)))
+    assert tracking.track(context, "plain", plain, None, None, "auto").kind == "files"
+
+
+@pytest.mark.parametrize(
+    ("log", "options", "reason"),
+    [
+        ("feed", {"columns": "a INT"}, "log='feed'\\) takes no columns"),
+        ("files", {"updated_at": "a"}, "log='files'\\) takes no updated_at"),
+        ("debezium", {"columns": "a INT", "deletions": "d"}, "takes no deletions"),
+        ("debezium", {}, "needs the table's columns and its key"),
+        ("timestamps", {}, "needs a table, its key and the column with the time"),
+        ("timestamps", {"updated_at": "a", "columns": "a INT"}, "takes no columns"),
+    ],
+)
+def test_what_a_source_has_no_use_for_or_lacks(
+    context: Context, tmp_path: Path, log: str, options: dict[str, str], reason: str
+) -> None:
+    location = write(tmp_path / "r", 1)
+    with pytest.raises(InvalidInputError, match=reason):
+        tracking.track(context, "r", location, None, None, log, **options)
+    assert context.metadata.tables.all() == []
+
+
 @pytest.mark.parametrize("part", ["kind", "option", "summary", "noun"])
 def test_a_source_that_forgets_a_part_cannot_be_imported(part: str) -> None:
     """Not even where it could inherit it: it would take the place of the kind that it extends."""
@@ -71,7 +110,7 @@ def test_a_source_that_forgets_a_part_cannot_be_imported(part: str) -> None:
 
 
 def test_a_source_that_forgets_what_it_must_do_cannot_be_imported() -> None:
-    with pytest.raises(TypeError, match=r"^The source Forgetful does not define kind, .*append_changes, .*version"):
+    with pytest.raises(TypeError, match=r"^The source Forgetful does not define kind, .*append_changes, .*set_up"):
         type("Forgetful", (Source,), {})
 
 
@@ -138,7 +177,12 @@ def test_changes_that_were_handed_over_are_found_by_their_batches(context: Conte
 def test_who_may_write(context: Context) -> None:
     refusals = {kind: source_of(context, add(context, kind, f"/{kind}")).write_refusal for kind in SOURCES}
     assert refusals["feed"] is None
+    assert refusals["files"] is None
     assert "append_changes" in (refusals["log"] or "")
+    assert "is a copy of" in (refusals["timestamps"] or "")
+    assert "is a copy of a remote table" in (refusals["debezium"] or "")
+    with pytest.raises(InvalidInputError, match=r"feed is tracked by its change data feed\. Events are taken in"):
+        source_of(context, context.metadata.tables.get("feed")).ingest([])
     assert "is a view" in (refusals["view"] or "")
     with pytest.raises(InvalidInputError, match="view is a view; drop it instead"):
         tracking.untrack(context, "view")

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
+from deferred.log.locating import Given
 from deferred.log.sources.change_feed import ChangeFeed
+from deferred.log.sources.debezium import Debezium
+from deferred.log.sources.files import Files
 from deferred.log.sources.handed_over import HandedOver
 from deferred.log.sources.source import Source, in_types
+from deferred.log.sources.timestamps import Timestamps
 from deferred.log.sources.view_table import ViewTable
 from deferred.metadata import TableRecord
 
-SOURCES: dict[str, type[Source]] = {source.kind: source for source in (ChangeFeed, HandedOver, ViewTable)}
+SOURCES: dict[str, type[Source]] = {
+    source.kind: source for source in (ChangeFeed, Files, HandedOver, Timestamps, Debezium, ViewTable)
+}
 """The class of each kind that the metadata database stores."""
 
-__all__ = ["SOURCES", "Source", "class_of", "in_types", "is_tracked", "options", "source_of", "trackable"]
+__all__ = ["SOURCES", "Source", "class_of", "in_types", "is_tracked", "options", "source_of", "suggested", "trackable"]
 
 
 def class_of(record: TableRecord) -> type[Source]:
@@ -37,6 +43,22 @@ def source_of(context: Context, record: TableRecord) -> Source:
 def options() -> dict[str, type[Source]]:
     """The values of track(log=…) with the classes that they ask for."""
     return {source.option: source for source in SOURCES.values() if source.option is not None}
+
+
+AUTO = "auto"
+"""The value of track(log=…) that leaves the choice to `suggested`."""
+
+
+def suggested(context: Context, given: Given) -> tuple[str, str]:
+    """The log that suits what is given to `track`, and why."""
+    for option, source in options().items():
+        reason = source.suits(context, given)
+        if reason is not None:
+            return option, reason
+    raise InvalidInputError(
+        f"No log suits {given.path_or_name}: it is not a Delta table. Give its key and updated_at for "
+        f"log='timestamps', or its key and columns for log='debezium'; see docs/SOURCES.md."
+    )
 
 
 def trackable(log: str) -> type[Source]:

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, select, signed, union_all
-from deferred.errors import InvalidInputError, LogLostError, SparkFailure
+from deferred.errors import DeferredError, InvalidInputError, SparkFailure
 from deferred.log.context import Context
-from deferred.log.delta_log import FEED, Commit, DeltaLog
+from deferred.log.delta_log import FEED, DeltaLog
+from deferred.log.locating import Given
 from deferred.log.sources.source import Source
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table, text
@@ -24,24 +25,6 @@ class ChangeFeed(Source):
     option: ClassVar[str | None] = "feed"
     summary: ClassVar[str] = "its change data feed"
     noun: ClassVar[str] = "tracked table"
-
-    @property
-    def version(self) -> int:
-        return self.log.version
-
-    def commits(self, after: int) -> list[Commit]:
-        version = self.log.version
-        if self.was_recreated:
-            raise LogLostError(
-                f"Table {self.record.name} at {self.record.location} was dropped and recreated, so its log no longer "
-                f"covers the old rows. `rebuild` the views that read it."
-            )
-        if version < after:
-            raise LogLostError(
-                f"Table {self.record.name} is at version {version}, older than version {after} that was seen before: "
-                f"it was replaced by an older copy. `rebuild` the views that read it."
-            )
-        return self.log.commits(after)
 
     def changes(self, after: int, upto: int, names: Sequence[str]) -> exp.Query:
         """The feed; but where a commit gave the table another shape, the difference of its rows after and before.
@@ -90,10 +73,6 @@ class ChangeFeed(Source):
         sign = exp.Case().when(inserted, bigint(1)).else_(bigint(-1))
         return select([*map(column, names), alias(sign, COUNT)], feed)
 
-    def changed_rows(self, after: int, upto: int) -> int | None:
-        rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
-        return None if None in rows else sum(filter(None, rows))
-
     @property
     def write_refusal(self) -> str | None:
         return None
@@ -105,11 +84,22 @@ class ChangeFeed(Source):
         )
 
     @classmethod
+    def suits(cls, context: Context, given: Given) -> str | None:
+        location = given.delta_table(context)
+        return "its change data feed is on" if location and DeltaLog(location).has_feed else None
+
+    @classmethod
     def set_up(cls, context: Context, name: str, location: str) -> str | None:
         if not DeltaLog(location).has_feed:
             setting = exp.Property(this=exp.Literal.string(FEED), value=exp.Literal.string("true"))
             action = exp.AlterSet(expressions=[exp.Properties(expressions=[setting])])
-            context.engine.write(text(exp.Alter(this=delta_table(location), kind="TABLE", actions=[action])))
+            try:
+                context.engine.write(text(exp.Alter(this=delta_table(location), kind="TABLE", actions=[action])))
+            except DeferredError as error:
+                raise type(error)(
+                    f"The change data feed of {name} could not be turned on: {error} With log='files' the table is "
+                    f"tracked as it is: its changes are then read from the files that its commits add and remove."
+                ) from error
         return None
 
     def resume(self) -> str | None:

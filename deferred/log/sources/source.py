@@ -14,9 +14,10 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, alias, column, net, select
 from deferred.algebra.nested import extends, narrowed
 from deferred.algebra.types import Columns, as_read
-from deferred.errors import DeferredError, LogLostError, StorageError
+from deferred.errors import DeferredError, InvalidInputError, LogLostError, StorageError
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
+from deferred.log.locating import Given, Place, located
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
 
@@ -134,24 +135,36 @@ class Source(ABC):
     # ---- versions and changes
 
     @property
-    @abstractmethod
     def version(self) -> int:
         """The newest version whose changes are known."""
+        return self.log.version
 
-    @abstractmethod
     def commits(self, after: int) -> list[Commit]:
-        """The commits after a version that the ledger has to enter, oldest first.
+        """The commits after a version that the ledger has to enter, oldest first: those of the Delta table.
 
         Raises LogLostError where the log no longer says what became of the rows of that version.
         """
+        version = self.log.version
+        if self.was_recreated:
+            raise LogLostError(
+                f"Table {self.record.name} at {self.record.location} was dropped and recreated, so its log no longer "
+                f"covers the old rows. `rebuild` the views that read it."
+            )
+        if version < after:
+            raise LogLostError(
+                f"Table {self.record.name} is at version {version}, older than version {after} that was seen before: "
+                f"it was replaced by an older copy. `rebuild` the views that read it."
+            )
+        return self.log.commits(after)
 
     @abstractmethod
     def changes(self, after: int, upto: int, names: Sequence[str]) -> exp.Query:
         """The changes from version `after` (excluded) to `upto` as a signed bag, not netted."""
 
-    @abstractmethod
     def changed_rows(self, after: int, upto: int) -> int | None:
-        """About how many rows `changes` has, None where that is not known without reading them."""
+        """About how many rows were changed, None where that is not known without reading them."""
+        rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
+        return None if None in rows else sum(filter(None, rows))
 
     def net_changes(self, after: int, upto: int, columns: Columns) -> exp.Select:
         """▲R − ▼R from version `after` (excluded) to `upto`, netted over the given columns, so that ▲R ⊆ R."""
@@ -224,6 +237,28 @@ class Source(ABC):
         """Enter ▼R and ▲R of one step that the owner of the table has made already."""
 
     # ---- tracking
+
+    @classmethod
+    def locate(cls, context: Context, name: str, given: Given) -> Place:
+        """The Delta table that the engine will read: the one that is given, or a copy that is made here."""
+        given.refuse(name, str(cls.option), "columns", "updated_at", "deletions")
+        return Place(located(context, given.path_or_name, name))
+
+    @classmethod
+    def suits(cls, context: Context, given: Given) -> str | None:
+        """Why track(log='auto') chooses this source for what is given; None where it does not."""
+        return None
+
+    def pull(self) -> int:
+        """Take in what a source has changed that does not write the Delta table itself; returns how many rows."""
+        return 0
+
+    def ingest(self, events: Any) -> int:
+        """Take in events that a source has sent; returns how many rows they changed."""
+        raise InvalidInputError(
+            f"{self.record.name} is tracked by {self.summary}. Events are taken in for a table that is tracked with "
+            f"track(…, log='debezium')."
+        )
 
     @classmethod
     @abstractmethod
