@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, select, signed, union_all
+from deferred.algebra.types import as_read
 from deferred.errors import InvalidInputError, LogLostError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, Commit, DeltaLog
 from deferred.log.sources.source import Source
+from deferred.log.touched import Commits, Touched
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table, text
 
@@ -89,6 +91,10 @@ class ChangeFeed(Source):
         inserted = column("_change_type").isin("insert", "update_postimage")
         sign = exp.Case().when(inserted, bigint(1)).else_(bigint(-1))
         return select([*map(column, names), alias(sign, COUNT)], feed)
+
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        commits = Commits(self.log, after, {name: as_read(type_) for name, type_ in self.columns})
+        return map(commits.touched, range(after + 1, upto + 1))
 
     def changed_rows(self, after: int, upto: int) -> int | None:
         rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]

@@ -17,6 +17,7 @@ from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, LogLostError, StorageError
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
+from deferred.log.touched import Touched
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
 
@@ -153,10 +154,18 @@ class Source(ABC):
     def changed_rows(self, after: int, upto: int) -> int | None:
         """About how many rows `changes` has, None where that is not known without reading them."""
 
-    def net_changes(self, after: int, upto: int, columns: Columns) -> exp.Select:
-        """▲R − ▼R from version `after` (excluded) to `upto`, netted over the given columns, so that ▲R ⊆ R."""
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        """What is known, without reading them, of the rows that each commit changed; None where nothing is."""
+        yield None
+
+    def net_changes(self, after: int, upto: int, columns: Columns, where: exp.Expr | None = None) -> exp.Select:
+        """▲R − ▼R from version `after` (excluded) to `upto`, netted over the given columns, so that ▲R ⊆ R.
+
+        With `where`, only of the rows for which that is true: a condition over these columns commutes with netting.
+        """
         changes = self.changes(after, upto, [name for name, _ in columns])
-        return net(in_types(changes, self.record, columns, [COUNT]), columns)
+        rows = in_types(changes, self.record, columns, [COUNT])
+        return net(rows if where is None else select([exp.Star()], rows).where(where), columns)
 
     @contextmanager
     def guarded(self, after: int, upto: int) -> Iterator[None]:
