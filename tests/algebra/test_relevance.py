@@ -226,6 +226,7 @@ OPEN = {
     "padded texts": ("char(5)", "x > 'ab'", None),
     "collated texts": ("string collate UTF8_LCASE", "x = 'ABC'", None),
     "a cast that rounds": ("double", "CAST(x AS FLOAT) = 0.5", 0.1),
+    "a list in another type": ("decimal(30,10)", "x IN (5, 0.123456789012345678901234567890)", 7),
     "a cast to text": ("int", "CAST(x AS STRING) = '01'", 1),
     "a time without a zone": ("timestamp", "x > '2024-01-01 00:00:00'", "2023-01-01T00:00:00Z"),
     "a calendar before 1900": ("date", "x < '1582-10-10'", "2024-01-01"),

@@ -218,6 +218,8 @@ class Logic:
         kinds = {item.kind.name for item in items if item.kind is not None}
         if value.kind is None or not kinds <= {value.kind.name, *((NUMBER,) if value.kind.name == DOUBLE else ())}:
             return self._open(value)
+        if any(self._places(value, item) is None for item in items if not item.void):
+            return self._open(value)
         found = [self._compared(exp.EQ, value, item) for item in items]
         return Truth(self._any(*(t.true for t in found)), self._all(*(t.false for t in found)))
 
@@ -364,10 +366,11 @@ class Logic:
 
         FLOAT rounds, and how a value looks as a text is not modelled.
         """
-        kind, inner = kind_of(_ddl(e.to)), self.value(e.this)
+        type_, inner = _ddl(e.to), self.value(e.this)
         if inner.void:
             return inner
-        if kind is not None and inner.kind is not None and _ddl(e.to) != "float":
+        kind = None if type_ == "float" else kind_of(type_)
+        if kind is not None and inner.kind is not None:
             if inner.constant is None:
                 if _holds(kind, inner.kind):
                     return Value(inner.null, inner.place, kind)
@@ -395,7 +398,12 @@ class Logic:
             return self._unknown()
         assert then.place is not None
         assert otherwise.place is not None
-        kind = max(then.kind, otherwise.kind, key=lambda k: (not k.whole, k.after_point, k.before_point))
+        kind = Kind(
+            then.kind.name,
+            max(then.kind.before_point, otherwise.kind.before_point),
+            max(then.kind.after_point, otherwise.kind.after_point),
+            then.kind.whole and otherwise.kind.whole,
+        )
         places = [self.z3.ToReal(p) if p.is_int() and not kind.whole else p for p in (then.place, otherwise.place)]
         return Value(null, self.z3.If(when.true, *places), kind)
 
