@@ -308,6 +308,8 @@ def status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
             say(f"{view['name']}: {view['problem']}")
         if view.get("failure"):
             say(f"{view['name']}: {view['failure']}")
+        if view.get("irrelevant_commits"):
+            say(f"{view['name']}: {view['irrelevant_commits']} of the last commits propagated did not matter to it")
     say(f"Tracked tables: {', '.join(tables) or 'none'}")
 
 

@@ -10,7 +10,7 @@ from deferred.algebra.plan import Plan
 
 def prune(plan: Plan) -> Plan:
     """The same query without the columns that nothing reads. A subplan that several nodes share stays one object."""
-    order = _parents_first(plan)
+    order = parents_first(plan)
     needed: dict[Plan, set[str]] = {plan: set(plan.columns)}
     for node in order:
         for child, asked in zip(node.children, node.needs(frozenset(needed[node])), strict=True):
@@ -21,7 +21,7 @@ def prune(plan: Plan) -> Plan:
     return pruned[plan]
 
 
-def _parents_first(plan: Plan) -> list[Plan]:
+def parents_first(plan: Plan) -> list[Plan]:
     """All nodes, each before everything that it reads."""
     order: list[Plan] = []
     done: set[Plan] = set()

@@ -145,13 +145,23 @@ def log(
     if counts:
         with opened() as warehouse:
             commits = warehouse.commits(table, since, until)
+            irrelevant = warehouse.irrelevant_commits(table, since, until)
         terminal.answer(
-            {"table": table, "commits": commits},
+            {"table": table, "commits": commits, "irrelevant": irrelevant},
             as_json,
             lambda: terminal.table(
                 f"Commits of {table}",
-                ("version", "time", "operation", "transaction"),
-                [(c.version, terminal.moment(c.timestamp), c.operation, c.transaction_id) for c in commits],
+                ("version", "time", "operation", "transaction", "does not matter to"),
+                [
+                    (
+                        c.version,
+                        terminal.moment(c.timestamp),
+                        c.operation,
+                        c.transaction_id,
+                        ", ".join(irrelevant.get(c.version, [])),
+                    )
+                    for c in commits
+                ],
             ),
         )
         return

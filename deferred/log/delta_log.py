@@ -274,6 +274,22 @@ class DeltaLog:
             found = list(readers.map(self._actions, range(after + 1, upto + 1)))
         return found if all(found) else None
 
+    def actions(self, version: int, largest: int) -> list[dict[str, Any]] | None:
+        """The actions of a commit, None where its file is gone, or has more bytes than `largest`."""
+        size = self._files.get_file_info(commit_file(version)).size
+        return self._actions(version) if size is not None and size <= largest else None
+
+    def files_at(self, version: int) -> list[dict[str, Any]]:
+        """The files of the table at a version with their statistics; none where delta-rs cannot tell."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        try:
+            table = DeltaTable(self.location, version=version)
+            return list(pa.table(table.get_add_actions(flatten=True)).to_pylist())
+        except Exception:  # a version that was cleaned up, or a feature that delta-rs does not know
+            return []
+
     def _shape_at(self, version: int) -> Shape:
         from deltalake import DeltaTable
 

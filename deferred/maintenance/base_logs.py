@@ -84,17 +84,28 @@ def _total(numbers: list[int | None]) -> int | None:
 
 
 def net_logs(
-    context: Context, definition: Definition, since: Cut, cut: Cut, temporaries: Temporaries, expected: int = UNKNOWN
+    context: Context,
+    definition: Definition,
+    since: Cut,
+    cut: Cut,
+    temporaries: Temporaries,
+    expected: int = UNKNOWN,
+    relevant: Mapping[str, exp.Expr | None] | None = None,
 ) -> Logs:
-    """The net logs between two cuts, of the columns that the view reads; `expected` is about how many rows."""
+    """The net logs between two cuts, of the columns that the view reads; `expected` is about how many rows.
+
+    With `relevant`, only those of its tables, and of them the rows for which its condition is true.
+    """
     logs: dict[str, exp.Table] = {}
     for number, (name, table) in enumerate(definition.tables.items()):
         after, upto = since.versions[table.id], cut.versions[table.id]
         columns = definition.read_columns(name)
         if upto <= after or not columns:  # the text may name a table that nothing in the plan reads
             continue
+        if relevant is not None and name not in relevant:
+            continue
         source = source_of(context, table)
         with source.guarded(after, upto):
-            net = source.net_changes(after, upto, columns)
+            net = source.net_changes(after, upto, columns, None if relevant is None else relevant[name])
             logs[name] = temporaries.compute(f"log{number}", net, expected)
     return Logs(logs, {name: temporaries.rows(log) for name, log in logs.items()})

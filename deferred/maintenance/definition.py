@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
 from deferred.algebra.operators import Scan
 from deferred.algebra.plan import Plan
+from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -38,6 +40,8 @@ class Definition:
     whole: str | None = None
     recursions: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
+    settings: Mapping[str, str] | None = None
+    """The settings on which the meaning of its text depends; None where they are not known."""
 
     @property
     def plan(self) -> Plan:
@@ -55,6 +59,13 @@ class Definition:
             return self.schemas[name]
         names = {n for node in self.plan.walk() if isinstance(node, Scan) and node.table == name for n in node.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
+
+    @cached_property
+    def relevance(self) -> dict[str, Relevance]:
+        """For each base table that the plan reads, which of its rows can matter to the view."""
+        if self.bound is None:
+            return {}
+        return relevance_of(self.plan, self.column_types, Dialect.of(self.settings))
 
     def rows_at(self, name: str, version: int) -> exp.Expr:
         """The rows of a base table at a version, in the types that the view knows."""
@@ -153,7 +164,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
 
     types = Types(context.engine.columns, remembered.types)
     bound = None if remembered.whole else bind(view.sql, catalog, types)
-    return Definition(view.sql, bound, records, schemas, names, types, remembered.whole)
+    return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 
 def _dotted(path: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.strategies import choose
 from deferred.metadata import ViewRecord
+from deferred.sql.dialect import text
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Explanation:
     plan: tuple[str, ...]
     query: str
     equations: tuple[str, ...]
+    relevance: dict[str, str | None]
+    """For each base table the condition on its rows without which they do not matter; None where all may."""
     sql: str
     apply: str
     notes: tuple[str, ...]
@@ -42,6 +45,8 @@ class Explanation:
             f"In the paper's notation: {self.query}",
             "Changes, evaluated after the update:",
             *(f"  {line}" for line in self.equations),
+            *(["Rows that can matter to the view:"] if self.relevance else []),
+            *(f"  {table}: {condition or 'all'}" for table, condition in self.relevance.items()),
             f"partial_refresh: {self.apply}",
             *(f"Note: {note}" for note in self.notes),
             *(f"Setting: {name} = {value}" for name, value in self.settings.items()),
@@ -66,8 +71,14 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         plan=choice.strategy.reads(definition),
         query=notation(definition.plan) if definition.bound is not None else "Q",
         equations=choice.strategy.equations(definition),
+        relevance=_relevance(definition),
         sql=choice.strategy.sql(definition),
         apply=f"one MERGE on {', '.join(key)}" if key else "an append, or one MERGE of the touched rows",
         notes=view.definition.notes,
         settings=dict(sorted((view.definition.settings or {}).items())),
     )
+
+
+def _relevance(definition: definitions.Definition) -> dict[str, str | None]:
+    conditions = {name: definition.relevance[name].condition for name in sorted(definition.relevance)}
+    return {name: None if condition is None else text(condition) for name, condition in conditions.items()}

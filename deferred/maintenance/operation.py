@@ -38,6 +38,10 @@ class Operation:
     requested_by: str | None = None
     warnings: tuple[str, ...] = ()
     """What a user should know although the operation has succeeded."""
+    commits_irrelevant: int = 0
+    """The number of commits that do not matter to the view, by Delta's log alone."""
+    rows_irrelevant: int | None = 0
+    """About how many changed rows do not matter to the view, or were netted away; None where it is not known."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,6 +77,8 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
         record.started_at.isoformat(),
         record.requested_by,
         tuple(record.details.get("warnings") or ()),
+        record.details.get("commits_irrelevant", 0),
+        record.details.get("rows_irrelevant", 0),
     )
 
 
@@ -98,6 +104,8 @@ class Work:
     phases: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    commits_irrelevant: int = 0
+    rows_irrelevant: int | None = 0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -161,7 +169,14 @@ def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:
         "rows_inserted": work.rows_inserted,
         "seconds": work.phases,
         "strategy": work.strategy,
-        "details": {**details, **work.details, "message": work.message, "warnings": work.warnings},
+        "details": {
+            **details,
+            **work.details,
+            "message": work.message,
+            "warnings": work.warnings,
+            "commits_irrelevant": work.commits_irrelevant,
+            "rows_irrelevant": work.rows_irrelevant,
+        },
     }
 
 
@@ -187,6 +202,8 @@ def combined(early: Sequence[Operation], propagated: Operation, applied: Operati
         from_cut=parts[0].from_cut,
         to_cut=applied.to_cut,
         rows_read=propagated.rows_read,
+        commits_irrelevant=propagated.commits_irrelevant,
+        rows_irrelevant=propagated.rows_irrelevant,
         rows_deleted=sum(part.rows_deleted for part in changes_of_mv),
         rows_inserted=sum(part.rows_inserted for part in changes_of_mv),
         seconds=round(sum(part.seconds for part in parts), 3),

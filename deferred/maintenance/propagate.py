@@ -20,6 +20,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
+from deferred.maintenance.relevance import relevant
 from deferred.maintenance.settle import confirm, settled, usable
 from deferred.maintenance.strategies import Change, Job, choose
 from deferred.maintenance.view_tables import (
@@ -70,15 +71,23 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
     for source in tables:
         source_of(context, source).check_columns(definition.read_columns(source.name))
     incrementally = not full and definition.bound is not None
+    found = None
+    if incrementally:
+        with work.phase("relevance"):
+            found = relevant(context, definition, since, cut)
+        work.commits_irrelevant, work.rows_irrelevant = found.irrelevant_commits, found.irrelevant_rows(0)
+        if not found.tables:
+            _nothing(context, view, cut, work, held, found.why_nothing)
+            return
     expected = size(context, definition, since, cut) if incrementally else Size(None, None)
     with context.engine.temporaries(expected.settings if incrementally else {}) as temporaries:
         logs = Logs({}, {})
-        if incrementally:
+        if found is not None:
             with work.phase("log"):
-                logs = net_logs(context, definition, since, cut, temporaries, expected.expected)
-            work.rows_read = logs.total
+                logs = net_logs(context, definition, since, cut, temporaries, expected.expected, found.tables)
+            work.rows_read, work.rows_irrelevant = logs.total, found.irrelevant_rows(logs.total)
             if not logs.total:
-                message = "The changes cancel out, or touch no column that the view reads."
+                message = "The changes cancel out, or are in rows or columns that do not matter to the view."
                 _nothing(context, view, cut, work, held, message)
                 return
         with work.phase("compute"):

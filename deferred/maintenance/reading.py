@@ -14,7 +14,7 @@ from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.log.transactions import Transaction
-from deferred.maintenance import replay
+from deferred.maintenance import relevance, replay
 from deferred.maintenance.view_tables import mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table, parse_statement, text
@@ -72,6 +72,12 @@ def commits(context: Context, name: str, since: Any, until: Any) -> list[LedgerE
     """Returns the commits of a table between two moments, oldest first. Starts no Spark."""
     record, after, upto = version_range(context, name, since, until)
     return context.metadata.ledger.between(record.id, after, upto)
+
+
+def irrelevant_commits(context: Context, name: str, since: Any, until: Any) -> dict[int, list[str]]:
+    """Returns the versions of a table that do not matter to some views, and these. Starts no Spark."""
+    record, after, upto = version_range(context, name, since, until)
+    return relevance.irrelevant_to(context, record, after, upto)
 
 
 def version_range(context: Context, name: str, since: Any, until: Any) -> tuple[TableRecord, int, int]:

@@ -45,6 +45,7 @@ def _view(context: Context, view: ViewRecord, newest: dict[int, int | None]) -> 
         "propagated": view.propagated.timestamp.isoformat() if view.propagated else None,
         "pending_commits": behind,
         "pending_batches": view.propagated_batch - view.applied_batch,
+        **_irrelevant(context, view),
         "fresh": behind == 0 and view.propagated_batch == view.applied_batch,
         "lag_seconds": round((now - view.shown.timestamp).total_seconds(), 3) if view.shown else None,
         "propagate_every": view.options.propagate_every,
@@ -52,6 +53,13 @@ def _view(context: Context, view: ViewRecord, newest: dict[int, int | None]) -> 
         "policy": view.options.policy,
         "location": mv_path(view.location),
     }
+
+
+def _irrelevant(context: Context, view: ViewRecord) -> dict[str, int | None]:
+    """What did not matter to a view of the commits that were last propagated."""
+    recent = context.metadata.operations.recent(view.name, limit=10)
+    details = next((op.details for op in recent if "relevance" in op.seconds), {})
+    return {f"irrelevant_{of}": details.get(f"{of}_irrelevant", 0) for of in ("commits", "rows")}
 
 
 def _failure(context: Context, view: ViewRecord) -> str | None:

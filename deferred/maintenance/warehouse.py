@@ -197,6 +197,10 @@ class Warehouse:
         """Returns the commits of a table, oldest first. Starts no Spark."""
         return reading.commits(self._context, table_name, since, until)
 
+    def irrelevant_commits(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, list[str]]:
+        """Returns the versions of a table that do not matter to views that read it, with these. Starts no Spark."""
+        return reading.irrelevant_commits(self._context, table_name, since, until)
+
     # ---- views
 
     def create_view(

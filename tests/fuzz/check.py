@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.errors import DeferredError
 from deferred.sql.dialect import ViewSQL, parse_query
 from tests.fuzz.case import Case, Change, Row
@@ -64,8 +65,12 @@ def _check(case: Case, db: AnyDatabase) -> None:
         raise Failure("bind", f"{type(error).__name__}: {error}") from error
     _expect("plan", _run("plan", lambda: db.evaluate(bound)), shown)
     db.keep(bound)
+    # Deriving relevance takes as long as everything else: every third case does.
+    relevance = {} if case.seed % 3 else relevance_of(bound.plan, bound.types, Dialect(ansi=True))
     for number, step in enumerate(case.steps, start=1):
         changed = _apply(db, step)
+        for name in relevance.keys() & set(changed):
+            _run("relevance", lambda name=name: _drop_irrelevant(db, name, relevance[name]))
         fresh = _recomputed(db, case.query)
         delta = _run("delta", lambda changed=changed: db.delta(bound, changed))
         result = _run("delta", lambda shown=shown, delta=delta: added(shown, delta))
@@ -83,6 +88,12 @@ def _apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
         db.log(name, {row: new[row] - state[row] for row in {*new, *state}})
         db.replace(name, new)
     return list(step)
+
+
+def _drop_irrelevant(db: AnyDatabase, name: str, relevance: Relevance) -> None:
+    """Leave in a log only the rows that can matter, as propagate does."""
+    if relevance.condition is not None:
+        db.drop_from_log(name, relevance.condition)
 
 
 def _recomputed(db: AnyDatabase, query: str) -> Counter[Row]:

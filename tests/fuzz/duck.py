@@ -23,7 +23,7 @@ from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop, Program, Run, Step, run
 from deferred.algebra.strategy import support_tables
 from deferred.sql.bind import Bound, bind
-from deferred.sql.dialect import ViewSQL, parenthesised
+from deferred.sql.dialect import ViewSQL, parenthesised, text
 from deferred.sql.render import Leaves, ReadableLeaves, Renderer, named_table
 from deferred.sql.types import Types
 
@@ -201,6 +201,16 @@ class Database(ReadableLeaves):
         self.connection.execute(f'DELETE FROM "changes of {name}"')
         self._insert(f'"changes of {name}"', [(*row, n) for row, n in change.items() if n])
 
+    def logged(self, name: str) -> Counter[Row]:
+        """The rows of a log, each as often as its count says."""
+        rows = self.connection.execute(f'SELECT * FROM "changes of {name}"').fetchall()
+        return Counter({tuple(row[:-1]): row[-1] for row in rows})
+
+    def drop_from_log(self, name: str, unless: exp.Expr) -> None:
+        """Remove the rows of a log for which a condition is not true."""
+        relevant = translated(f"SELECT * FROM x WHERE {text(unless)}").partition(" WHERE ")[2]
+        self.connection.execute(f'DELETE FROM "changes of {name}" WHERE ({relevant}) IS NOT TRUE')
+
     def _insert(self, table: str, rows: Sequence[Row]) -> None:
         if rows:
             listed = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
@@ -260,7 +270,10 @@ class Database(ReadableLeaves):
 
     def evaluate(self, bound: Bound) -> Counter[Row]:
         self._recurse(bound)
-        return self._bag(self.renderer.render(bound.plan))
+        return self.rows_of(bound.plan)
+
+    def rows_of(self, plan: Plan) -> Counter[Row]:
+        return self._bag(self.renderer.render(plan))
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
         """Run the delta program; returns the net signed change of each row."""

@@ -16,6 +16,7 @@ from deferred.algebra.strategy import support_tables
 from deferred.spark.engine import OWN_SETTINGS
 from deferred.spark.session import settings
 from deferred.sql.bind import Bound, bind
+from deferred.sql.dialect import text
 from deferred.sql.render import ReadableLeaves, Renderer, named_table
 from deferred.sql.types import Types
 from tests.fuzz.duck import CannotRun, Row, Schema, netted, plain
@@ -55,6 +56,10 @@ class SparkDatabase(ReadableLeaves):
             [(*row, n) for row, n in change.items() if n],
             f"{self._columns(name)}, `{COUNT}` bigint",
         )
+
+    def drop_from_log(self, name: str, unless: exp.Expr) -> None:
+        """Remove the rows of a log for which a condition is not true."""
+        self._store(f"changes of {name}", self.spark.table(f"`changes of {name}`").where(text(unless)))
 
     def _columns(self, name: str) -> str:
         return ", ".join(f"`{c}` {t.replace(': ', ':')}" for c, t in self.schemas[name])

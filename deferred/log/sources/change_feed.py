@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, select, signed, union_all
+from deferred.algebra.types import as_read
 from deferred.errors import DeferredError, InvalidInputError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, DeltaLog
 from deferred.log.locating import Given
 from deferred.log.sources.source import Source
+from deferred.log.touched import Commits, Touched
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table, text
 
@@ -72,6 +74,10 @@ class ChangeFeed(Source):
         inserted = column("_change_type").isin("insert", "update_postimage")
         sign = exp.Case().when(inserted, bigint(1)).else_(bigint(-1))
         return select([*map(column, names), alias(sign, COUNT)], feed)
+
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        commits = Commits(self.log, after, {name: as_read(type_) for name, type_ in self.columns})
+        return map(commits.touched, range(after + 1, upto + 1))
 
     @property
     def write_refusal(self) -> str | None:

@@ -18,6 +18,7 @@ from deferred.errors import DeferredError, InvalidInputError, LogLostError, Stor
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
 from deferred.log.locating import Given, Place, located
+from deferred.log.touched import Touched
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
 
@@ -166,10 +167,18 @@ class Source(ABC):
         rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
         return None if None in rows else sum(filter(None, rows))
 
-    def net_changes(self, after: int, upto: int, columns: Columns) -> exp.Select:
-        """▲R − ▼R from version `after` (excluded) to `upto`, netted over the given columns, so that ▲R ⊆ R."""
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        """What is known, without reading them, of the rows that each commit changed; None where nothing is."""
+        yield None
+
+    def net_changes(self, after: int, upto: int, columns: Columns, where: exp.Expr | None = None) -> exp.Select:
+        """▲R − ▼R from version `after` (excluded) to `upto`, netted over the given columns, so that ▲R ⊆ R.
+
+        With `where`, only of the rows for which that is true: a condition over these columns commutes with netting.
+        """
         changes = self.changes(after, upto, [name for name, _ in columns])
-        return net(in_types(changes, self.record, columns, [COUNT]), columns)
+        rows = in_types(changes, self.record, columns, [COUNT])
+        return net(rows if where is None else select([exp.Star()], rows).where(where), columns)
 
     @contextmanager
     def guarded(self, after: int, upto: int) -> Iterator[None]:
