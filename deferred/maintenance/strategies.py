@@ -119,7 +119,7 @@ class Incremental(Strategy):
                 rows = select([exp.Star()], rows).where(exp.false(), copy=False)
             leaves.steps[step.name] = temporaries.compute(step.name, rows, job.logs.total)
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, program, renderer)
+        advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
         return Change(temporaries.compute("delta", change, job.logs.total), advance)
 
 
