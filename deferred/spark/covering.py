@@ -43,11 +43,14 @@ def one_of(rows: pa.Table, pairs: Sequence[tuple[str, exp.Expr]]) -> exp.Expr | 
     >>> one_of(pa.table({"k": [2, 1, None, 1]}), [("k", column("a"))]).sql(dialect="spark")
     '`a` IN (CAST(1 AS BIGINT), CAST(2 AS BIGINT)) OR `a` IS NULL'
     """
-    keys = rows.select([name for name, _ in pairs]).group_by([name for name, _ in pairs]).aggregate([])
-    found = [(expression, _distinct(keys.column(name))) for name, expression in pairs]
-    if keys.num_rows > KEYS or any(values is None for _, values in found):
-        return None
+    found = [(expression, _distinct(rows.column(name))) for name, expression in pairs]
     written = [(expression, values) for expression, values in found if values is not None]
+    if len(written) < len(found):
+        return None
+    names = [name for name, _ in pairs]
+    keys = rows.select(names).group_by(names).aggregate([])
+    if keys.num_rows > KEYS:
+        return None
     if len(written) == 1:
         ((of, (known, has_null, write)),) = written
         listed: list[exp.Expr] = [exp.In(this=of.copy(), expressions=list(map(write, known)))] if known else []
