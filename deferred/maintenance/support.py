@@ -213,15 +213,15 @@ def _append(
 ) -> None:
     """Append what a batch changes: few rows come to the driver, which writes them itself."""
     path = support_path(view.location, name)
-    source: exp.Expr = rows
     if expected <= LOCAL_ROWS:
-        computed = source = temporaries.compute(f"{name}_rows", rows, expected)
+        computed = temporaries.compute(f"{name}_rows", rows, expected)
         local = temporaries.local(computed)
         mark = _mark(context, view, name, operation, batch, False)
         if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
             confirm(path, "support", operation)
             return
-    _commit(context, view, name, operation, batch, insert_into(delta_table(path), names, source), False)
+        rows = select([exp.Star()], computed)
+    _commit(context, view, name, operation, batch, insert_into(delta_table(path), names, rows), False)
 
 
 def _names(names: Sequence[str]) -> list[str]:
