@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferred.algebra.bags import column
-from deferred.spark.covering import RANGES, among_values, ranges, within_ranges
+from deferred.spark.covering import KEYS, RANGES, among_values, one_of, ranges, within_ranges
 from deferred.sql.dialect import text
 
 
@@ -58,3 +58,19 @@ def test_ranges_cover_every_value_in_order(values: set[int]) -> None:
 @pytest.mark.parametrize(("values", "wanted"), [([1, 2, 3, 900, 901], [(1, 3), (900, 901)]), ([7], [(7, 7)]), ([], [])])
 def test_ranges(values: list[int], wanted: list[tuple[int, int]]) -> None:
     assert ranges(values) == wanted
+
+
+def test_few_keys_are_a_condition() -> None:
+    rows = pa.table({"a": [1, None, 1], "s": ["it's", None, "it's"], "x": [[1], [2], None]})
+    a, s = ("a", column("k")), ("s", column("l"))
+
+    def written(*pairs: object, of: pa.Table = rows) -> str | None:
+        found = one_of(of, pairs)  # type: ignore[arg-type]
+        return None if found is None else text(found)
+
+    assert written(a) == "`k` IN (CAST(1 AS BIGINT)) OR `k` IS NULL"
+    assert written(a, s) == r"(`k` = CAST(1 AS BIGINT) AND `l` = 'it\'s') OR (`k` IS NULL AND `l` IS NULL)"
+    assert written(a, of=rows.slice(0, 0)) == "FALSE"
+    assert written(a, s, of=rows.slice(0, 0)) == "FALSE"
+    assert written(a, ("x", column("m"))) is None
+    assert written(a, of=pa.table({"a": list(range(KEYS + 1))})) is None

@@ -124,6 +124,10 @@ class Writer(Protocol):
         """
         ...
 
+    def one_of(self, keys: Keys) -> exp.Expr | None:
+        """The condition that a row's key occurs in a small set of keys, as literals; None where they are not known."""
+        ...
+
     def broadcast(self, query: exp.Select, alias: str) -> exp.Select:
         """The query, with the hint that the item of that alias is small and should be sent to the data."""
         ...

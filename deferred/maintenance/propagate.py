@@ -5,8 +5,10 @@ cut → logs → strategy → differential batch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -33,7 +35,11 @@ from deferred.maintenance.working import propagating
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
+from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import delta_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCHES_LEFT = 8
 """This many batches that MV shows already may stay in the differential table: removing them is a commit of its own."""
@@ -99,7 +105,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
-            _write_batch(context, view, change, cut, supports.next_batch, work, held)
+            _write_batch(context, view, change, temporaries, cut, supports.next_batch, work, held)
     _remove_applied_batches(context, view)
 
 
@@ -109,7 +115,14 @@ def _nothing(context: Context, view: ViewRecord, cut: Cut, work: Work, held: Hel
 
 
 def _write_batch(
-    context: Context, view: ViewRecord, change: Change, cut: Cut, batch: int, work: Work, held: Held
+    context: Context,
+    view: ViewRecord,
+    change: Change,
+    temporaries: Temporaries,
+    cut: Cut,
+    batch: int,
+    work: Work,
+    held: Held,
 ) -> None:
     """Append the change as one batch: one Delta commit, which names the cut that it leads to.
 
@@ -119,16 +132,25 @@ def _write_batch(
     if work.rows_deleted or work.rows_inserted:
         path = differential_path(view.location)
         names = [name for name, _ in view.columns]
-        rows = select([*map(column, [*names, COUNT]), bigint(batch)], change.rows)
         mark = Mark(
             differential_application(view),
             held.lease.committing,
             {"kind": "propagate", "operation": work.id, "batch": batch, "cut": cut.to_json()},
         )
         target = [*names, DIFFERENTIAL_COUNT, DIFFERENTIAL_BATCH]
-        context.engine.commit(insert_into(delta_table(path), target, rows), mark)
+        local = temporaries.local(change.rows)
+        if local is None or not context.engine.append_rows(path, _tagged(local, target, batch), mark):
+            rows = select([*map(column, [*names, COUNT]), bigint(batch)], change.rows)
+            context.engine.commit(insert_into(delta_table(path), target, rows), mark)
         confirm(path, "propagate", work.id)
     context.metadata.views.update(view.id, [held.lease], propagated=cut, propagated_batch=batch)
+
+
+def _tagged(rows: pa.Table, names: Sequence[str], batch: int) -> pa.Table:
+    """Rows of a change that are at the driver, with the number of their batch, under the names of a table."""
+    import pyarrow as pa
+
+    return rows.append_column(names[-1], pa.array([batch] * rows.num_rows, pa.int64())).rename_columns(list(names))
 
 
 def _remove_applied_batches(context: Context, view: ViewRecord) -> None:

@@ -55,6 +55,28 @@ def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
     assert view.propagated is not None
     batch = view.propagated_batch
     rows = pending_rows(view, view.applied_batch, batch)
+    mark = _mark(view, work, batch, view.propagated, held)
+    with work.phase("apply"):
+        done = (
+            None
+            if rows is None
+            else bags.apply_at_driver(
+                context.engine, mv_path(view.location), view.columns, rows, mark, view.definition.key
+            )
+        )
+    if done is not None:
+        work.rows_deleted, work.rows_inserted = done
+    else:
+        _apply_in_spark(context, view, batch, rows, mark, work)
+    work.rows_read = work.rows_deleted + work.rows_inserted
+    if work.rows_read:
+        confirm(mv_path(view.location), "refresh", work.id)
+    context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
+
+
+def _apply_in_spark(
+    context: Context, view: ViewRecord, batch: int, rows: pa.Table | None, mark: Mark, work: Work
+) -> None:
     with context.engine.temporaries(settings_for(None if rows is None else rows.num_rows, None)) as temporaries:
         with work.phase("net"):
             changes = _net(view, batch, rows, temporaries)
@@ -65,13 +87,9 @@ def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
                 mv_path(view.location),
                 view.columns,
                 changes,
-                _mark(view, work, batch, view.propagated, held),
+                mark,
                 view.definition.key,
             )
-    work.rows_read = work.rows_deleted + work.rows_inserted
-    if work.rows_read:
-        confirm(mv_path(view.location), "refresh", work.id)
-    context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
 
 
 def _net(view: ViewRecord, batch: int, rows: pa.Table | None, temporaries: Temporaries) -> exp.Table:

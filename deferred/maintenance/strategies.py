@@ -119,7 +119,7 @@ class Incremental(Strategy):
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
         ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, program, renderer)
+        advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
         return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
 
 

@@ -49,6 +49,7 @@ from deferred.maintenance.working import propagation
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
+from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.dialect import delta_table
 
 REWRITE_AFTER = 32
@@ -176,23 +177,51 @@ def advance(
     view: ViewRecord,
     program: Program,
     renderer: PropagateRenderer,
+    expected: int,
     operation: str,
     batch: int,
 ) -> None:
-    """Bring the support tables to s_c, each with one Delta commit that names the batch it belongs to."""
+    """Bring the support tables to s_c, each with one Delta commit that names the batch it belongs to.
+
+    `expected` is about how many rows change in one of them.
+    """
     for name, upkeep in program.supports.items():
         rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
         gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
         new = appended(rows, names, upkeep.keys, gone, batch)
         target, state = delta_table(support_path(view.location, name)), renderer.states[name]
         if state.appended + 1 < REWRITE_AFTER:
-            _commit(context, view, name, operation, batch, insert_into(target, _names(names), new), False)
+            _append(context, view, name, operation, batch, renderer.temporaries, expected, _names(names), new)
             continue
         if upkeep.keys:
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
+
+
+def _append(
+    context: Context,
+    view: ViewRecord,
+    name: str,
+    operation: str,
+    batch: int,
+    temporaries: Temporaries,
+    expected: int,
+    names: Sequence[str],
+    rows: exp.Query,
+) -> None:
+    """Append what a batch changes: few rows come to the driver, which writes them itself."""
+    path = support_path(view.location, name)
+    if expected <= LOCAL_ROWS:
+        computed = temporaries.compute(f"{name}_rows", rows, expected)
+        local = temporaries.local(computed)
+        mark = _mark(context, view, name, operation, batch, False)
+        if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
+            confirm(path, "support", operation)
+            return
+        rows = select([exp.Star()], computed)
+    _commit(context, view, name, operation, batch, insert_into(delta_table(path), names, rows), False)
 
 
 def _names(names: Sequence[str]) -> list[str]:

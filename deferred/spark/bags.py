@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -25,10 +26,14 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.types import Columns
 from deferred.errors import InvariantError, SparkFailure
+from deferred.spark import driver
 from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import delta_table, literal, quoted, text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _FIELD = re.compile(r"`((?:[^`]|``)*)`")
@@ -125,6 +130,40 @@ def apply(
         _check_present(engine, path, present)
         engine.commit(merge_by_row(target, columns, changes, present), mark, stable_source=True)
     return deleted, inserted
+
+
+def apply_at_driver(
+    engine: Engine, path: str, columns: Columns, rows: pa.Table, mark: Mark, key: Sequence[str] = ()
+) -> tuple[int, int] | None:
+    """The same for a signed bag at the driver, netted or not, without Spark; None where Spark must do it.
+
+    With deletions, the rows among which the change is come to the driver, are counted there with the change, and are
+    replaced. If the table has changed in between, nothing is done here.
+    """
+    names = [name for name, _ in columns]
+    if min(rows.column(COUNT).to_pylist(), default=1) > 0:
+        new = driver.repeated(rows.select(names), rows.column(COUNT).to_pylist())
+        return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
+    if driver.has_floats(rows.schema):
+        return None
+    schema = rows.select(names).schema
+    changes = {row: n for row, n in driver.counted(rows, names, COUNT).items() if n}
+    deleted, inserted = -sum(n for n in changes.values() if n < 0), sum(n for n in changes.values() if n > 0)
+    if not deleted:
+        new = driver.written_out(changes, schema)
+        return (0, inserted) if not inserted or engine.append_rows(path, new, mark) else None
+    touched = among_values(driver.written_out(dict.fromkeys(changes, 1), schema), key or names)
+    found = None if touched is None else driver.held(path, touched)
+    if touched is None or found is None:
+        return None
+    held, version = found
+    counts = driver.counted(held, names)
+    for row, n in changes.items():
+        counts[row] += n
+    if min(counts.values()) < 0:
+        raise _not_contained("Some", path)
+    done = engine.replace_rows(path, touched, driver.written_out(counts, schema), version, mark)
+    return (deleted, inserted) if done else None
 
 
 def _check_present(engine: Engine, path: str, present: exp.Table) -> None:

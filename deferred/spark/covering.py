@@ -30,6 +30,47 @@ LISTED = 2_000
 """Up to this many different values are listed one by one."""
 
 
+KEYS = 100
+"""Up to this many different keys are written as literals, instead of being joined."""
+
+
+def one_of(rows: pa.Table, pairs: Sequence[tuple[str, exp.Expr]]) -> exp.Expr | None:
+    """The condition that expressions have together the values that columns have in some row; NULL equals NULL.
+
+    None where there are more than KEYS such keys, or a type has no exact literals.
+
+    >>> import pyarrow as pa
+    >>> one_of(pa.table({"k": [2, 1, None, 1]}), [("k", column("a"))]).sql(dialect="spark")
+    '`a` IN (CAST(1 AS BIGINT), CAST(2 AS BIGINT)) OR `a` IS NULL'
+    """
+    found = [(expression, _distinct(rows.column(name))) for name, expression in pairs]
+    written = [(expression, values) for expression, values in found if values is not None]
+    if len(written) < len(found):
+        return None
+    names = [name for name, _ in pairs]
+    keys = rows.select(names).group_by(names).aggregate([])
+    if keys.num_rows > KEYS:
+        return None
+    if len(written) == 1:
+        ((of, (known, has_null, write)),) = written
+        listed: list[exp.Expr] = [exp.In(this=of.copy(), expressions=list(map(write, known)))] if known else []
+        return _any(listed, of, has_null) if keys.num_rows else exp.false()
+    tuples = zip(*(keys.column(name).to_pylist() for name, _ in pairs), strict=True)
+    each = [
+        exp.Paren(
+            this=exp.and_(
+                *(
+                    exp.Is(this=of.copy(), expression=exp.Null()) if value is None else of.copy().eq(write(value))
+                    for value, (of, (_, _, write)) in zip(key, written, strict=True)
+                ),
+                copy=False,
+            )
+        )
+        for key in tuples
+    ]
+    return exp.or_(*each, copy=False) if each else exp.false()
+
+
 def within_ranges(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
     """The condition that an expression lies in a range of the values, None for types without exact literals."""
     found = _distinct(values)

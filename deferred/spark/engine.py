@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from deferred import failpoints
 from deferred.errors import InvalidSQLError
-from deferred.spark import session
+from deferred.spark import driver, session
 from deferred.spark.statements import Statement, brief, statement_text, translated
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
+    from sqlglot import exp
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -246,10 +248,24 @@ class Engine:
         with self.operation(settings) as spark:
             self._durably(spark, statement)
 
+    def append_rows(self, path: str, rows: pa.Table, mark: Mark) -> bool:
+        """Append rows that are at the driver, without Spark. Returns False where Spark must do it: nothing was done."""
+        self._announce(f"INSERT INTO {_folder(path)}")
+        return driver.append(path, rows, mark.application, mark.version, mark.text())
+
+    def replace_rows(self, path: str, condition: exp.Expr, rows: pa.Table, seen: int, mark: Mark) -> bool:
+        """Replace the rows of version `seen` for which a condition holds, without Spark; False as for `append_rows`."""
+        self._announce(f"INSERT INTO {_folder(path)}")
+        return driver.replace(path, condition, rows, seen, mark.application, mark.version, mark.text())
+
+    def _announce(self, effect: str) -> None:
+        """What comes before every durable effect."""
+        self.check_guards()
+        failpoints.reached(f"Delta: {effect}")
+
     def _durably(self, spark: SparkSession, statement: Statement) -> None:
         """Run a statement that makes a Delta commit: the only way to one."""
-        self.check_guards()
-        failpoints.reached(f"Delta: {_shown(statement_text(statement))}")
+        self._announce(_shown(statement_text(statement)))
         with translated():
             _analyzed(spark, statement)
 
@@ -257,6 +273,11 @@ class Engine:
 _WRITES = re.compile(
     r"\s*(\w+(?: OR REPLACE)?(?: INTO| OVERWRITE| FROM| TABLE)*)[^`]*`(?:[^`]*/)?([^`]*?)(?:-[0-9a-f]{8})?`"
 )
+
+
+def _folder(path: str) -> str:
+    """The name of a table's folder, without the number that makes it unique."""
+    return re.sub(r"-[0-9a-f]{8}$", "", path.rstrip("/").rpartition("/")[2])
 
 
 def _shown(statement: str) -> str:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators import Stored, Temporary
-from deferred.algebra.plan import Plan
+from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Loop, Program, Step
 from deferred.algebra.scalar import Scalar
 from deferred.sql.dialect import ViewSQL, parenthesised
@@ -120,6 +120,9 @@ class Renderer:
         return rows
 
     def near(self, mine: Scalar, plan: Plan, theirs: Scalar) -> exp.Expr | None:
+        return None
+
+    def one_of(self, keys: Keys) -> exp.Expr | None:
         return None
 
     def broadcast(self, query: exp.Select, alias: str) -> exp.Select:

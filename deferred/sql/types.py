@@ -69,8 +69,8 @@ class Types:
 
     @property
     def fails_on_overflow(self) -> bool:
-        """Whether the engine is in ANSI mode, where a number plus a text is no floating-point number."""
-        return self.ask("SELECT 1 + '1' AS t")[0][1] != "double"
+        """Whether the engine is in ANSI mode, where a number or a text makes a number, and not a text."""
+        return self.ask("SELECT COALESCE(1, '1') AS t")[0][1] != "string"
 
     def common(self, left: str, right: str) -> str:
         """The common type of two columns of a set operation."""

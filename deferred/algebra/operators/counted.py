@@ -143,7 +143,9 @@ class Counted(GroupStrategy, Keeping):
         both = d.shared(self._with_old_parts(node, added, old_parts))
         old = pick(Filter(both, exp.Not(this=_is_null(column(self._rows)))), kept)
 
-        current = d.shared(united(self._new_parts(node, d, both), kept))
+        new_parts = self._new_parts(node, d, both)
+        # One input is a projection of a step: computing it again costs no more than reading it would.
+        current = new_parts[0] if len(new_parts) == 1 else d.shared(united(new_parts, kept))
         d.supports[self.support] = Upkeep(current, keys_gone(both, current, node.keys), node.keys)
         return d.difference(self._outputs_of(node, current), self._outputs_of(node, old), node.columns)
 

@@ -65,8 +65,15 @@ class Restrict(Derived):
         return self._matching(w, w.below(self.child, "l"), self.columns)
 
     def _matching(self, w: Writer, source: exp.Expr, columns: Sequence[str]) -> exp.Select:
-        same = [exp.NullSafeEQ(this=_of(w, "l", a), expression=_of(w, "r", b)) for a, b in self.keys.on]
+        """A semi-join; or, where the keys are few and known, a condition, which needs no join and skips files.
+
+        Beside the join, ranges of its keys as literals skip files.
+        """
         query = bags.select([bags.column(c, "l") for c in columns], source, "l")
+        listed = w.one_of(self.keys)
+        if listed is not None:
+            return query.where(_of(w, "l", listed), copy=False)
+        same = [exp.NullSafeEQ(this=_of(w, "l", a), expression=_of(w, "r", b)) for a, b in self.keys.on]
         query.append(
             "joins",
             exp.Join(this=w.below(self.keys.plan, "r"), side="LEFT", kind="SEMI", on=exp.and_(*same, copy=False)),

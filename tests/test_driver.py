@@ -1,0 +1,174 @@
+"""Small commits by the driver: rows, marks and numbers as Spark would have written them, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deferred.errors import InvariantError
+from deferred.spark import bags, driver
+from deferred.spark.covering import among_values
+from deferred.spark.engine import Engine, Mark
+
+SCHEMA = pa.schema([("a", pa.int32()), ("s", pa.string()), ("d", pa.date32())])
+COLUMNS = [("a", "int"), ("s", "string"), ("d", "date")]
+Row = tuple[Any, ...]
+
+ROWS = st.tuples(
+    st.none() | st.integers(-3, 3),
+    st.none() | st.sampled_from(["", "it's", 'a"b', "\\", "é日", "x%_", "NULL"]),
+    st.none() | st.sampled_from([date(1, 1, 1), date(2024, 2, 29), date(9999, 12, 31)]),
+)
+
+
+def table_of(rows: list[Row], schema: pa.Schema = SCHEMA) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def changes_of(counts: dict[Row, int]) -> pa.Table:
+    schema = pa.schema([*SCHEMA, (bags.COUNT, pa.int64())])
+    return table_of([(*row, n) for row, n in counts.items()], schema)
+
+
+def made(path: Path, rows: list[Row]) -> str:
+    write_deltalake(path, table_of(rows))
+    return str(path)
+
+
+def held(path: str) -> Counter[Row]:
+    return Counter(tuple(row.values()) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
+
+
+def mark(number: int = 1) -> Mark:
+    return Mark("deferred-test", number, {"kind": "refresh", "operation": f"o{number}"})
+
+
+def last_commit(path: str) -> dict[str, Any]:
+    version = DeltaTable(path).version()
+    lines = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    return {name: value for line in lines for name, value in json.loads(line).items()}
+
+
+def test_a_commit_carries_its_mark(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [])
+    assert Engine().append_rows(path, table_of([(1, "x", None)]), mark(7))
+    commit = last_commit(path)
+    assert commit["commitInfo"]["userMetadata"] == mark(7).text()
+    assert commit["txn"]["appId"] == "deferred-test"
+    assert commit["txn"]["version"] == 7
+
+
+def test_a_number_is_committed_at_most_once(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [])
+    assert Engine().append_rows(path, table_of([(1, "x", None)]), mark(2))
+    assert not Engine().append_rows(path, table_of([(2, "y", None)]), mark(2))
+    assert not Engine().append_rows(path, table_of([(3, "z", None)]), mark(1))
+    assert held(path) == {(1, "x", None): 1}
+
+
+def test_the_number_survives_checkpoints(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [])
+    for number in range(1, 31):
+        assert Engine().append_rows(path, table_of([(number, None, None)]), mark(number))
+    DeltaTable(path).create_checkpoint()
+    assert not Engine().append_rows(path, table_of([(0, None, None)]), mark(30))
+    assert Engine().append_rows(path, table_of([(0, None, None)]), mark(31))
+    assert sum(held(path).values()) == 31
+
+
+def test_rows_are_replaced_only_in_the_version_that_was_seen(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [(1, "x", None), (2, "y", None)])
+    condition = among_values(table_of([(1, "x", None)]), ["a"])
+    assert condition is not None
+    found = driver.held(path, condition)
+    assert found is not None
+    rows, version = found
+    assert rows.num_rows == 1
+    write_deltalake(path, table_of([(1, "new", None)]), mode="append")
+    assert not Engine().replace_rows(path, condition, table_of([]), version, mark())
+    assert held(path) == {(1, "x", None): 1, (2, "y", None): 1, (1, "new", None): 1}
+
+
+@given(
+    st.lists(ROWS, max_size=12),
+    st.lists(st.tuples(ROWS, st.integers(1, 3)), max_size=4),
+    st.data(),
+)
+def test_a_change_is_applied_exactly(
+    tmp_path_factory: pytest.TempPathFactory, before: list[Row], inserted: list[tuple[Row, int]], data: Any
+) -> None:
+    """(R ∸ ∇R) ⊎ ΔR for any ∇R ⊆ R: with NULLs, duplicates and text that has a meaning in SQL."""
+    path = made(tmp_path_factory.mktemp("driver") / "t", before)
+    deleted = data.draw(st.lists(st.sampled_from(before), max_size=4)) if before else []
+    deletions = Counter(deleted) & Counter(before)
+    changes: Counter[Row] = Counter()
+    changes.update(dict(inserted))
+    changes.subtract(deletions)
+    wanted = Counter(before)
+    wanted.update(changes)
+    done = bags.apply_at_driver(Engine(), path, COLUMNS, changes_of(dict(changes)), mark())
+    assert done == (-sum(n for n in changes.values() if n < 0), sum(n for n in changes.values() if n > 0))
+    assert held(path) == +wanted
+
+
+def test_a_row_that_is_not_there_is_not_deleted(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [(1, "x", None)])
+    with pytest.raises(InvariantError, match="rebuild"):
+        bags.apply_at_driver(Engine(), path, COLUMNS, changes_of({(1, "x", None): -2}), mark())
+    assert held(path) == {(1, "x", None): 1}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.int8(), -128),
+        (pa.int64(), 2**63 - 1),
+        (pa.decimal128(38, 3), Decimal("-99999999999999999999999999999999999.999")),
+        (pa.string(), "it's \\ é\u0000"),
+        (pa.binary(), b"\x00\xff"),
+        (pa.bool_(), False),
+        (pa.date32(), date(1582, 10, 10)),
+        (pa.timestamp("us", "UTC"), datetime(9999, 12, 31, 23, 59, 59, 999999, ZoneInfo("UTC"))),
+        (pa.float64(), -0.0),
+        (pa.list_(pa.int32()), [1, None]),
+        (pa.struct([("p", pa.int32()), ("q", pa.string())]), {"p": None, "q": "z"}),
+    ],
+    ids=str,
+)
+def test_values_come_through(tmp_path: Path, type_: pa.DataType, value: Any) -> None:
+    schema = pa.schema([("x", type_)])
+    write_deltalake(tmp_path / "t", pa.Table.from_pylist([], schema))
+    assert Engine().append_rows(str(tmp_path / "t"), pa.Table.from_pylist([{"x": value}, {"x": None}], schema), mark())
+    values = DeltaTable(tmp_path / "t").to_pyarrow_table().column("x").to_pylist()
+    assert list(map(repr, values)) == [repr(value), "None"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("nan")], {"p": 0.5}], ids=str)
+def test_not_a_number_is_left_to_spark(tmp_path: Path, value: Any) -> None:
+    """Spark takes NaN for the largest number, and statistics by delta-rs leave it out: its file would be skipped."""
+    rows = pa.table({"x": [value]})
+    write_deltalake(tmp_path / "t", rows)
+    assert not Engine().append_rows(str(tmp_path / "t"), rows, mark())
+    assert DeltaTable(tmp_path / "t").version() == 0
+
+
+def test_tables_that_spark_writes_otherwise_are_left_to_it(tmp_path: Path) -> None:
+    rows = table_of([(1, "x", None)])
+    path = made(tmp_path / "t", [(1, "x", None)])
+    condition = among_values(rows, ["a"])
+    assert condition is not None
+    DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert driver.held(path, condition) is None
+    assert not driver.append("s3a://bucket/t", rows, "deferred-test", 1, "")
+    assert not driver.append(str(tmp_path / "nothing"), rows, "deferred-test", 1, "")
