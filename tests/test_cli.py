@@ -293,6 +293,9 @@ def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
     (done,) = retail.json("propagate", "high_value_sales")["operations"]
     assert (done["state"], done["rows_deleted"], done["rows_inserted"]) == ("succeeded", 0, 7)
     assert len(retail.json("diff", "high_value_sales")["rows"]) == 7
+    assert len(retail.json("read", "high_value_sales", "--fresh", "--limit", "0")["rows"]) == 18
+    assert len(retail.json("read", "high_value_sales", "--fresh", "--where", "custId = 9")["rows"]) == 7
+    assert retail.json("sql", "SELECT COUNT(*) AS n FROM fresh(high_value_sales) v")["rows"] == [{"n": 18}]
     assert "Δ" in retail.run("diff", "high_value_sales")[1]
     assert retail.json("read", "high_value_sales", "--limit", "0")["rows"] == before
     (again,) = retail.json("propagate", "high_value_sales")["operations"]

@@ -30,6 +30,9 @@ def create(
         int | None, typer.Option(help="What is done every refresh_every: 1 (refresh) or 2 (partial_refresh).")
     ] = None,
     target_lag: Annotated[str | None, typer.Option(help="Such as 30m.")] = None,
+    refresh_on_read: Annotated[
+        bool | None, typer.Option("--refresh-on-read", help="A read of rows older than target_lag refreshes first.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a materialized view and fill it."""
@@ -43,6 +46,7 @@ def create(
         "refresh_every": refresh_every,
         "policy": policy,
         "target_lag": target_lag,
+        "refresh_on_read": refresh_on_read,
     }
     options = {name: value for name, value in given.items() if value is not None}
     if query is not None:

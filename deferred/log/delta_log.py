@@ -177,6 +177,16 @@ class DeltaLog:
         """A file that rows of the table are in and that no longer exists, None if all are there."""
         return self._absent([uri.removeprefix(f"{self.location}/") for uri in self._table.file_uris()])
 
+    def missing_at(self, version: int) -> str | None:
+        """A file that rows of a version are in and that no longer exists, None if all of them can be read."""
+        from deltalake import DeltaTable
+
+        try:
+            paths = DeltaTable(self.location, version=version).file_uris()
+        except Exception:  # Delta has cleaned up the part of its log that says which files these are
+            return _commit_file(version)
+        return self._absent([uri.removeprefix(f"{self.location}/") for uri in paths])
+
     def _absent(self, paths: Sequence[str]) -> str | None:
         from pyarrow.fs import FileType
 

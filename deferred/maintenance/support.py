@@ -122,6 +122,27 @@ def restore(context: Context, view: ViewRecord, definition: Definition) -> Suppo
     return Supports(states if whole else None, highest + 1)
 
 
+def held_at(view: ViewRecord, definition: Definition, batch: int) -> Mapping[str, SupportState] | None:
+    """The support tables as they were at a batch, for reading alone; None where one of them no longer has that state.
+
+    What came after the batch, a propagate that is running or one that died, is in later versions of the tables.
+    """
+    states: dict[str, SupportState] = {}
+    for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
+        path = support_path(view.location, name)
+        if not is_delta(path):
+            return None
+        log = DeltaLog(path)
+        moves = _moves(log, batch)
+        version = log.version if moves.orphan is None else moves.orphan - 1
+        if moves.batch is None or not _has(log, _columns(definition, plan)):
+            return None
+        if version != log.version and log.missing_at(version) is not None:
+            return None
+        states[name] = SupportState(version, moves.batch, moves.appended)
+    return states
+
+
 def _undone(context: Context, path: str, version: int, batch: int) -> bool:
     """Restore a table to a version, if Delta still has its files."""
     mark = Mark(f"deferred-support-{uuid.uuid4().hex}", 1, {"kind": "support", "batch": batch, "restored": version})

@@ -56,11 +56,11 @@ def support_application(view: ViewRecord, name: str) -> str:
     return f"deferred-support-{view.id}-{name}"
 
 
-def pending(view: ViewRecord, after: int, upto: int) -> exp.Select:
+def pending(view: ViewRecord, after: int, upto: int, version: int | None = None) -> exp.Select:
     """The differential batches after one and up to another, as a signed bag that is not netted."""
     batch = column(DIFFERENTIAL_BATCH)
     columns = [*(column(name) for name, _ in view.columns), alias(column(DIFFERENTIAL_COUNT), COUNT)]
-    return select(columns, delta_table(differential_path(view.location))).where(
+    return select(columns, delta_table(differential_path(view.location), version)).where(
         exp.GT(this=batch, expression=exp.Literal.number(after)),
         exp.LTE(this=batch.copy(), expression=exp.Literal.number(upto)),
         copy=False,

@@ -178,10 +178,13 @@ class Engine:
 
     # ---- statements
 
-    def sql(self, statement: Statement) -> DataFrame:
-        """A query in the user's session. Spark's errors become DeferredErrors."""
+    def sql(self, statement: Statement, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+        """A query in the user's session. Spark's errors become DeferredErrors.
+
+        `frames` are DataFrames of that session which the query reads by name; nothing else in it may be called so.
+        """
         with translated():
-            return _analyzed(self.spark, statement)
+            return _analyzed(self.spark, statement, frames)
 
     def check(self, statement: Statement) -> None:
         """Refuse a writing statement that Spark cannot plan, without running it."""
@@ -269,9 +272,14 @@ def _shown(statement: str) -> str:
     return " ".join(found.groups()) if found else statement[:40]
 
 
-def _analyzed(spark: SparkSession, statement: Statement) -> DataFrame:
+def _analyzed(spark: SparkSession, statement: Statement, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
     """Runs a command, or analyzes a query: a Connect session would do that only when the rows are read."""
-    frame = spark.sql(statement_text(statement))
+    written = statement_text(statement)
+    named: dict[str, Any] = dict(frames or {})
+    if named:  # pyspark takes the text for a format string
+        written = written.replace("{", "{{").replace("}", "}}")
+        written = re.sub("|".join(map(re.escape, named)), lambda name: f"{{{name[0]}}}", written)
+    frame = spark.sql(written, None, **named)
     _ = frame.schema
     return frame
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError
-from deferred.options import ViewOptions, check_name, check_option
+from deferred.options import FLAGS, ViewOptions, check_name, check_option
 from deferred.sql.dialect import parse_query, text, tokens, verbatim
 from deferred.sql.tables import named_tables
 
@@ -208,8 +208,10 @@ class _Reader:
                 self.expect(",")
         return options
 
-    def value(self, name: str) -> str | int:
+    def value(self, name: str) -> str | int | bool:
         token = self.next()
+        if token is not None and name in FLAGS and token.text.lower() in ("true", "false"):
+            return token.text.lower() == "true"
         if token is None or token.token_type not in (TokenType.STRING, TokenType.NUMBER):
             raise self.before(
                 f"The value of {name} is expected, a number or a text in single quotes{_found(token)}.",

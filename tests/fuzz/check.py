@@ -65,7 +65,7 @@ def _check(case: Case, db: AnyDatabase) -> None:
     _expect("plan", _run("plan", lambda: db.evaluate(bound)), shown)
     db.keep(bound)
     for number, step in enumerate(case.steps, start=1):
-        changed = _apply(db, step)
+        changed = apply(db, step)
         fresh = _recomputed(db, case.query)
         delta = _run("delta", lambda changed=changed: db.delta(bound, changed))
         result = _run("delta", lambda shown=shown, delta=delta: added(shown, delta))
@@ -75,7 +75,7 @@ def _check(case: Case, db: AnyDatabase) -> None:
         shown = fresh
 
 
-def _apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
+def apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
     """Change the tables and write their net logs; returns the tables that have a log, even an empty one."""
     for name, change in step.items():
         state = db.state[name]

@@ -183,7 +183,13 @@ class Database(ReadableLeaves):
         return self._bag(self.renderer.render(bound.plan))
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
-        """Run the delta program; returns the net signed change of each row."""
+        """Run the delta program and move the support tables; returns the net signed change of each row."""
+        result = self.preview(bound, changed)
+        self._move(self._program(bound, frozenset(changed)))
+        return result
+
+    def preview(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
+        """Run the delta program alone: the support tables stay as they are."""
         program = self._program(bound, frozenset(changed))
         if program.result is None:
             return Counter()
@@ -196,9 +202,7 @@ class Database(ReadableLeaves):
             self.connection.execute(
                 f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS SELECT * FROM ({self.renderer.render(step.plan)}){skipped}'
             )
-        rows = self.connection.execute(self.renderer.render(program.result)).fetchall()
-        self._move(program)
-        return netted(rows)
+        return netted(self.connection.execute(self.renderer.render(program.result)).fetchall())
 
     def _program(self, bound: Bound, changed: frozenset[str]) -> Program:
         key = (bound.plan, changed)
