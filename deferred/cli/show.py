@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -46,11 +47,33 @@ def diff(view: ViewName, limit: Limit = 50, as_json: Json = False) -> None:
 
 
 @app.command()
-def explain(view: ViewName, as_json: Json = False) -> None:
+def explain(
+    view: ViewName,
+    against: Annotated[
+        Path | None, typer.Option(help="A view file: show how the view would be changed to what it says.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Show how a view is maintained: plan, equations, SQL, strategy and why."""
+    if against is not None:
+        _explain_against(view, against, as_json)
+        return
     with opened(f"Explaining {view}") as warehouse:
         explanation = warehouse.explain(view)
     terminal.answer(explanation.to_dict(), as_json, lambda: terminal.say(str(explanation)))
+
+
+def _explain_against(view: str, file: Path, as_json: bool) -> None:
+    from deferred.sql.viewfile import read_query
+
+    sql = read_query(file)
+    with opened(f"Comparing {view} with {file}") as warehouse:
+        way = warehouse.plan_alteration(view, sql)
+    terminal.answer(
+        {"view": view, "way": way.name, "reason": way.reason},
+        as_json,
+        lambda: terminal.say(f"View {view} would be changed: {way.name}. {way.reason}"),
+    )
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -47,7 +48,7 @@ def newest(context: Context, name: str) -> tuple[ViewRecord, Held]:
     while True:
         view = usable(settled(context, context.metadata.views.get(name)))
         assert view.propagated is not None
-        differential = DeltaLog(differential_path(view.location)).version
+        differential = DeltaLog(differential_path(view.workings)).version
         mv, applied = applied_version(view)
         if applied <= view.propagated_batch:
             return view, Held(view.propagated, mv, applied, differential, view.propagated_batch)
@@ -71,8 +72,8 @@ def latest_until(view: ViewRecord, cut: Cut) -> Held | None:
         mark = commit.mark or {}
         return mark.get("kind") == kind and mark["batch"] > after and not_after(Cut.from_json(mark["cut"]), cut)
 
-    mv, differential = DeltaLog(mv_path(view.location)), DeltaLog(differential_path(view.location))
-    refreshed = next((commit for commit in mv.newest_first() if shows(commit, "refresh", -1)), None)
+    mv, differential = DeltaLog(mv_path(view.location)), DeltaLog(differential_path(view.workings))
+    refreshed = next((commit for commit in _of_definition(mv) if shows(commit, "refresh", -1)), None)
     if refreshed is None or refreshed.mark is None or mv.missing_at(refreshed.version) is not None:
         return None
     applied = int(refreshed.mark["batch"])
@@ -84,3 +85,11 @@ def latest_until(view: ViewRecord, cut: Cut) -> Held | None:
         return Held(shown, refreshed.version, applied, differential.version, applied)
     reached = Cut.from_json(written.mark["cut"])
     return Held(reached, refreshed.version, applied, written.version, int(written.mark["batch"]))
+
+
+def _of_definition(mv: DeltaLog) -> Iterator[Commit]:
+    """The commits to MV under the view's present definition, newest first."""
+    for commit in mv.newest_first():
+        yield commit
+        if "alteration" in (commit.mark or {}):
+            return

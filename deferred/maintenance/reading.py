@@ -16,6 +16,7 @@ from deferred.log.sources import source_of
 from deferred.log.transactions import Transaction
 from deferred.maintenance import replay
 from deferred.maintenance.fresh import chosen, fresh_rows
+from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 def view_rows(context: Context, name: str, where: str | None = None) -> DataFrame:
     """Returns the rows of a view, as MV shows them, for which a condition holds."""
     view = context.metadata.views.get(name)
+    if view.definition.alteration is not None:  # being made, or made and not yet noted
+        view = settled(context, view)
     return chosen(context, view, delta_table(mv_path(view.location)), where)
 
 

@@ -83,7 +83,7 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
     if definition.bound is None:
         return
     for name, plan in support_tables(definition.plan).items():
-        path, columns = support_path(view.location, name), _columns(definition, plan)
+        path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
         if not is_delta(path) or not _has(DeltaLog(path), columns):
@@ -105,7 +105,7 @@ def restore(context: Context, view: ViewRecord, definition: Definition) -> Suppo
     states: dict[str, SupportState] = {}
     whole = True
     for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
-        path = support_path(view.location, name)
+        path = support_path(view.workings, name)
         if not is_delta(path):
             whole = False
             continue
@@ -129,7 +129,7 @@ def held_at(view: ViewRecord, definition: Definition, batch: int) -> Mapping[str
     """
     states: dict[str, SupportState] = {}
     for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
-        path = support_path(view.location, name)
+        path = support_path(view.workings, name)
         if not is_delta(path):
             return None
         log = DeltaLog(path)
@@ -205,7 +205,7 @@ def advance(
         rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
         gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
         new = appended(rows, names, upkeep.keys, gone, batch)
-        target, state = delta_table(support_path(view.location, name)), renderer.states[name]
+        target, state = delta_table(support_path(view.workings, name)), renderer.states[name]
         if state.appended + 1 < REWRITE_AFTER:
             _commit(context, view, name, operation, batch, insert_into(target, _names(names), new), False)
             continue
@@ -233,7 +233,7 @@ def _commit(
     context: Context, view: ViewRecord, name: str, operation: str, batch: int, statement: exp.Expr, replaced: bool
 ) -> None:
     context.engine.commit(statement, _mark(context, view, name, operation, batch, replaced))
-    confirm(support_path(view.location, name), "support", operation)
+    confirm(support_path(view.workings, name), "support", operation)
 
 
 def _mark(context: Context, view: ViewRecord, name: str, operation: str, batch: int, replaced: bool) -> Mark:

@@ -17,7 +17,7 @@ from deferred.errors import InvalidInputError, not_one_of
 from deferred.log import ledger, tracking, transactions, undo
 from deferred.log.context import Context
 from deferred.log.sources import is_tracked, source_of
-from deferred.maintenance import backfill, following, operation, reading, refresh, status, verify, views
+from deferred.maintenance import altering, backfill, following, operation, reading, refresh, status, verify, views
 from deferred.maintenance import explain as explaining
 from deferred.maintenance import fresh as freshness
 from deferred.maintenance.operation import Operation
@@ -188,11 +188,30 @@ class Warehouse:
         return record
 
     def replace_view(self, name: str, sql: str, **options: Any) -> ViewRecord:
-        """Replace a view by one of another query or with other options; if that fails, the old one stays as it is."""
-        existing = self._context.metadata.views.get(name)
-        record = views.replace_view(self._context, existing, sql, ViewOptions.of(options))
-        following.catch_up(self._context)
-        return record
+        """Give a view another query and the given options, the others by default; see `alter_view`."""
+        self._altered(name, sql, ViewOptions.of(options))
+        return self._context.metadata.views.get(name)
+
+    def alter_view(self, name: str, sql: str, **options: Any) -> Operation:
+        """Give a view another query; its name, place, history, options and the views that read it stay.
+
+        Only the difference of the definitions is computed where it can be told. Readers see the old rows or the new
+        ones; if anything fails, the view stays as it is.
+        """
+        stay = self._context.metadata.views.get(name).options
+        return self._altered(name, sql, stay.replaced(**options))
+
+    def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
+        done = altering.alter(self._context, name, sql, options)
+        view = self._context.metadata.views.get(name)
+        if scenario_of(view).follows_transactions:
+            scenario_of(view).makesafe(self._context, view)
+        return self._followed(done)
+
+    def plan_alteration(self, name: str, sql: str, **options: Any) -> altering.Way:
+        """Returns how `alter_view` would do it: the name of the way, and why. Nothing is written."""
+        stay = self._context.metadata.views.get(name).options
+        return altering.planned(self._context, name, sql, stay.replaced(**options))
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""

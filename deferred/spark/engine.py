@@ -249,8 +249,21 @@ class Engine:
         with self.operation(settings) as spark:
             self._durably(spark, statement)
 
+    def replace(self, path: str, query: Statement, mark: Mark) -> None:
+        """Give a Delta table other rows and other columns, in one commit with a mark; it stays the same table.
+
+        SQL has no statement for this: CREATE OR REPLACE TABLE makes another table in its place.
+        """
+        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version)}
+        with self.operation(settings) as spark:
+            self.check_guards()
+            failpoints.reached(f"Delta: replacement of {path.rpartition('/')[2]}")
+            with translated():
+                rows = _analyzed(spark, query).write.format("delta").mode("overwrite")
+                rows.option("overwriteSchema", "true").save(path)
+
     def _durably(self, spark: SparkSession, statement: Statement) -> None:
-        """Run a statement that makes a Delta commit: the only way to one."""
+        """Run a statement that makes a Delta commit."""
         self.check_guards()
         failpoints.reached(f"Delta: {_shown(statement_text(statement))}")
         with translated():

@@ -91,6 +91,19 @@ def read_view(file: str | Path) -> ViewFile:
     return view
 
 
+def read_query(file: str | Path) -> str:
+    """Returns the query of a file that has one, alone or in a statement that defines a view of any name."""
+    file = Path(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The file {file} cannot be read as text: {error}.") from None
+    if tokens(text) and tokens(text)[0].text.upper() == "CREATE":
+        return parse_view(text, file).query
+    parse_query(text)
+    return text
+
+
 def in_order(views: Iterable[ViewFile]) -> list[ViewFile]:
     """Returns the views, each after those that it reads; refuses a cycle."""
     by_name: dict[str, ViewFile] = {}
