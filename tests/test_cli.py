@@ -337,6 +337,11 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     assert "nothing" in retail.fails("create", str(file))
     assert retail.json("read", "big")["columns"] == ["custId"]
     file.write_text("CREATE OR REPLACE MATERIALIZED VIEW big (customer) AS SELECT custId FROM sales WHERE quantity > 4")
+    found = retail.json("explain", "big", "--against", str(file))
+    assert (found["view"], found["way"]) == ("big", "recomputed")
+    (planned, *_) = [view for view in retail.json("plan")["views"] if view["view"] == "big"]
+    assert planned["outcome"] == "to be replaced"
+    assert planned["how"].startswith("recomputed. ")
     assert retail.json("create", "big")["outcome"] == "replaced"
     assert retail.json("create", "big")["outcome"] == "unchanged"
     assert retail.json("read", "big")["columns"] == ["customer"]

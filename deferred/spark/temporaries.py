@@ -101,7 +101,7 @@ class Temporaries:
             try:
                 return adopted(spark, f"global_temp.{quoted(result.name)}")
             finally:
-                spark.sql(f"DROP VIEW IF EXISTS global_temp.{quoted(result.name)}")
+                spark.catalog.dropGlobalTempView(result.name)
 
     def drop(self) -> None:
         for name in self._results:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +86,12 @@ def test_views_above_stay_and_follow(tables: Any) -> None:
 
 
 @pytest.fixture
-def alteration(tables: Any) -> Iterator[Any]:
+def alteration(tables: Any) -> Any:
     wh = tables
     wh.create_view("v", START, refresh_policy="incremental")
     wh.sql("INSERT INTO r VALUES (7, 7, 'x')")
     wh.propagate("v")
-    yield wh
+    return wh
 
 
 NEW = "SELECT s, COUNT(*) AS n FROM r GROUP BY s"
