@@ -293,7 +293,7 @@ def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object
     engine, mv, names = context.engine, mv_path(view.location), [name for name, _ in columns]
     rows = way.rows(job)
     if rows is not None:
-        computed = job.temporaries.compute("rows", rows, 0)
+        computed = job.temporaries.compute("rows", rows)
         work.rows_inserted = job.temporaries.rows(computed)
         everything = select(map(column, names), computed)
         if view.columns == columns:

@@ -57,30 +57,33 @@ _OTHERWISE = ("order", "limit", "offset", "qualify", "windows", "sort", "cluster
 def _of_view(old: exp.Query, new: exp.Query, names: Sequence[str]) -> OfView | None:
     if not (isinstance(old, exp.Select) and isinstance(new, exp.Select)) or len(old.expressions) != len(names):
         return None
-    if _without(old, "expressions", "where", "having") != _without(new, "expressions", "where", "having"):
+    if not _same(_without(old, "expressions", "where", "having"), _without(new, "expressions", "where", "having")):
         return None
     if any(old.args.get(clause) for clause in _OTHERWISE) or not (_is_plain(old) and _is_plain(new)):
         return None
-    items = {item.unalias(): name for item, name in zip(old.expressions, names, strict=True)}
+    items = {text(item.unalias()): name for item, name in zip(old.expressions, names, strict=True)}
     grouped = old.args.get("group")
-    keys = list(grouped.expressions) if grouped else None
-    aggregates = any(is_aggregate(node) for item in (*items, *new.expressions) for node in item.walk())
+    keys = set(map(text, grouped.expressions)) if grouped and _groups_by_names(grouped) else set()
+    listed = (*old.expressions, *new.expressions)
+    aggregates = any(is_aggregate(node) for item in listed for node in item.walk())
     parts: list[exp.Expr] = []
     for clause in ("where", "having"):
         before, after = (conjuncts(q.args[clause].this) if q.args.get(clause) else [] for q in (old, new))
-        if any(part not in after for part in before):
+        if _other(before, after):
             return None
-        more = [part for part in after if part not in before]
+        more = _other(after, before)
         if more and clause == "where" and (grouped or aggregates):
+            if not keys:  # the row of all groups together stays, whatever the condition
+                return None
             # A condition on whole groups commutes with grouping.
-            found = [_over(part, {k: n for k, n in items.items() if keys and k in keys}) for part in more]
+            found = [_over(part, {item: name for item, name in items.items() if item in keys}) for part in more]
         else:
             found = [_over(part, items) for part in more]
         if any(part is None for part in found):
             return None
         parts += [part for part in found if part is not None]
     outputs: tuple[exp.Expr, ...] | None = None
-    if old.expressions != new.expressions:
+    if [text(item) for item in old.expressions] != [text(item) for item in new.expressions]:
         if old.args.get("distinct") or (grouped and not _groups_by_names(grouped)):
             return None
         made = [_over(item.unalias(), items) for item in new.expressions]
@@ -107,11 +110,22 @@ def _is_plain(query: exp.Select) -> bool:
     )
 
 
-def _over(expression: exp.Expr, items: dict[exp.Expr, str]) -> exp.Expr | None:
+def _same(one: exp.Expr, other: exp.Expr) -> bool:
+    """Whether two trees are written alike; sqlglot's own comparison ignores case in some of their parts."""
+    return text(one) == text(other)
+
+
+def _other(parts: Sequence[exp.Expr], than: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The conjuncts that are not among others."""
+    known = set(map(text, than))
+    return [part for part in parts if text(part) not in known]
+
+
+def _over(expression: exp.Expr, items: dict[str, str]) -> exp.Expr | None:
     """An expression of a query's scope over the columns of its result, None where these do not say its value."""
 
     def visit(node: exp.Expr) -> exp.Expr:
-        name = items.get(node)
+        name = items.get(text(node)) if isinstance(node, exp.Condition) else None
         if name is None:
             return node
         shown = column(name)
@@ -131,7 +145,8 @@ def _over(expression: exp.Expr, items: dict[exp.Expr, str]) -> exp.Expr | None:
 
 
 def _difference(old: exp.Query, new: exp.Query) -> Difference | None:
-    if old.args.get("with_") != new.args.get("with_"):
+    clauses = [text(q.args["with_"]) if q.args.get("with_") else "" for q in (old, new)]
+    if clauses[0] != clauses[1]:
         return None
     before, after = _branches(old), _branches(new)
     if before is None or after is None:
@@ -178,7 +193,7 @@ def _moved(old: exp.Query, new: exp.Query) -> tuple[list[exp.Query], list[exp.Qu
     """What another condition adds and removes: σ[n ∧ ¬o](E) and σ[o ∧ ¬n](E), where *not* means false or unknown."""
     if not (isinstance(old, exp.Select) and isinstance(new, exp.Select)) or not _is_plain(new):
         return None
-    if _without(old, "where") != _without(new, "where"):
+    if not _same(_without(old, "where"), _without(new, "where")):
         return None
     if any(new.args.get(clause) for clause in (*_OTHERWISE, "group", "having", "distinct")):
         return None
@@ -194,7 +209,7 @@ def _only(query: exp.Select, other: exp.Select) -> list[exp.Query]:
         return []
     mine = query.args.get("where")
     shared = conjuncts(mine.this) if mine is not None else []
-    rest = conjunction(part for part in conjuncts(where.this) if part not in shared)
+    rest = conjunction(_other(conjuncts(where.this), shared))
     if rest is None:
         return []
     left_out = exp.Not(this=call("COALESCE", rest, exp.false()))
