@@ -22,6 +22,7 @@ class ViewOptions:
     propagate_every, refresh_every: a duration, five cron fields, or a name such as @daily.
     policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
     target_lag: how old the rows that people read may become; the schedule follows from it.
+    refresh_on_read: whether a read of rows that are older than target_lag refreshes the view first.
 
     >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
     2
@@ -36,10 +37,13 @@ class ViewOptions:
     refresh_every: str | None = None
     policy: int = 1
     target_lag: str | None = None
+    refresh_on_read: bool = False
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
             check_option(name, value)
+        if self.refresh_on_read and self.target_lag is None:
+            raise InvalidInputError("refresh_on_read needs a target_lag: how old may rows be that are read?")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ViewOptions:
@@ -65,6 +69,8 @@ class ViewOptions:
 OPTION_NAMES = tuple(field.name for field in fields(ViewOptions))
 _DEFAULTS = {field.name: field.default for field in fields(ViewOptions)}
 _CHOICES: Mapping[str, tuple[Any, ...]] = {"scenario": SCENARIOS, "refresh_policy": REFRESH_POLICIES, "policy": (1, 2)}
+FLAGS = tuple(name for name, value in _DEFAULTS.items() if isinstance(value, bool))
+"""The options that are true or false."""
 
 
 def check_name(name: str) -> None:
@@ -83,6 +89,9 @@ def check_option(name: str, value: Any) -> None:
     if name in _CHOICES:
         if value not in _CHOICES[name] or isinstance(value, bool):
             raise not_one_of(name, value, _CHOICES[name])
+    elif name in FLAGS:
+        if not isinstance(value, bool):
+            raise not_one_of(name, value, (True, False))
     elif value is None and _DEFAULTS[name] is None:
         return
     elif not isinstance(value, str):

@@ -46,6 +46,7 @@ EXCEPTIONS = {
     ("__init__.py", "deferred.maintenance.warehouse"): "the public name Warehouse, loaded on first use",
     ("maintenance/warehouse.py", "pyspark.sql"): "the types of public methods",
     ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
+    ("maintenance/fresh.py", "pyspark.sql"): "the types of what it returns",
     ("terminal.py", "pyspark.sql"): "the type of what is printed",
 }
 """Imports that go another way, each with its reason."""
@@ -148,11 +149,16 @@ EFFECTS = {
     "a statement that is not announced": (
         r"\bengine\.sql\(",
         set(),
-        {"maintenance/reading.py": "reads", "log/locating.py": "reads", "log/sources/timestamps.py": "reads"},
+        {
+            "maintenance/reading.py": "reads",
+            "maintenance/fresh.py": "reads",
+            "log/locating.py": "reads",
+            "log/sources/timestamps.py": "reads",
+        },
     ),
     "rows written by Spark": (
         r"\.(save|saveAsTable|insertInto|parquet|writeTo)\(",
-        {"spark/rows.py"},
+        {"spark/rows.py", "spark/engine.py"},
         {
             "demo.py": "makes example tables",
             "airflow/__main__.py": "makes example tables",

@@ -309,6 +309,9 @@ def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
     (done,) = retail.json("propagate", "high_value_sales")["operations"]
     assert (done["state"], done["rows_deleted"], done["rows_inserted"]) == ("succeeded", 0, 7)
     assert len(retail.json("diff", "high_value_sales")["rows"]) == 7
+    assert len(retail.json("read", "high_value_sales", "--fresh", "--limit", "0")["rows"]) == 18
+    assert len(retail.json("read", "high_value_sales", "--fresh", "--where", "custId = 9")["rows"]) == 7
+    assert retail.json("sql", "SELECT COUNT(*) AS n FROM fresh(high_value_sales) v")["rows"] == [{"n": 18}]
     assert "Δ" in retail.run("diff", "high_value_sales")[1]
     assert retail.json("read", "high_value_sales", "--limit", "0")["rows"] == before
     (again,) = retail.json("propagate", "high_value_sales")["operations"]
@@ -350,6 +353,11 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     assert "nothing" in retail.fails("create", str(file))
     assert retail.json("read", "big")["columns"] == ["custId"]
     file.write_text("CREATE OR REPLACE MATERIALIZED VIEW big (customer) AS SELECT custId FROM sales WHERE quantity > 4")
+    found = retail.json("explain", "big", "--against", str(file))
+    assert (found["view"], found["way"]) == ("big", "recomputed")
+    (planned, *_) = [view for view in retail.json("plan")["views"] if view["view"] == "big"]
+    assert planned["outcome"] == "to be replaced"
+    assert planned["how"].startswith("recomputed. ")
     assert retail.json("create", "big")["outcome"] == "replaced"
     assert retail.json("create", "big")["outcome"] == "unchanged"
     assert retail.json("read", "big")["columns"] == ["customer"]

@@ -48,6 +48,11 @@ class Store:
         self.views[name.casefold()] = Record(name, sql, ViewOptions(**options))
         self.done.append(f"replace {name}")
 
+    def alter_view(self, name: str, sql: str, **options: Any) -> None:
+        old = self.views[name.casefold()]
+        self.views[name.casefold()] = Record(name, sql, old.options.replaced(**options))
+        self.done.append(f"alter {name}")
+
 
 OLD = Record("v", "SELECT a FROM t", ViewOptions(scenario="base_log", policy=2))
 
@@ -63,16 +68,16 @@ CASES: list[tuple[str, Outcome, Outcome, Outcome | type[Exception]]] = [
     ),
     (
         "CREATE MATERIALIZED VIEW v WITH (policy = 1) AS SELECT a FROM t",
-        Outcome.DIFFERS,
-        Outcome.DIFFERS,
+        Outcome.TO_ALTER,
+        Outcome.ALTERED,
         NameTakenError,
     ),
-    ("CREATE MATERIALIZED VIEW v AS SELECT b FROM t", Outcome.DIFFERS, Outcome.DIFFERS, NameTakenError),
-    ("CREATE MATERIALIZED VIEW v (b) AS SELECT a FROM t", Outcome.DIFFERS, Outcome.DIFFERS, NameTakenError),
+    ("CREATE MATERIALIZED VIEW v AS SELECT b FROM t", Outcome.TO_ALTER, Outcome.ALTERED, NameTakenError),
+    ("CREATE MATERIALIZED VIEW v (b) AS SELECT a FROM t", Outcome.TO_ALTER, Outcome.ALTERED, NameTakenError),
     (
         "CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT b FROM t",
-        Outcome.DIFFERS,
-        Outcome.DIFFERS,
+        Outcome.TO_ALTER,
+        Outcome.ALTERED,
         Outcome.EXISTS,
     ),
     (

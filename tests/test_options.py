@@ -23,6 +23,7 @@ from deferred.sql.viewfile import parse_view
         ("propagate_every", "often", "propagate_every cannot be read: 'often'."),
         ("target_lag", "0s", "target_lag must be greater than zero, not '0s'."),
         ("target_lag", "@daily", "target_lag cannot be read: '@daily'."),
+        ("refresh_on_read", "yes", "refresh_on_read must be True or False, not 'yes'."),
         ("polic", 1, "There is no option polic; did you mean policy"),
     ],
 )
@@ -39,6 +40,13 @@ def test_python_and_view_files_refuse_with_the_same_words(name: str, value: Any,
 def test_a_policy_is_a_number(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="policy must be 1 or 2"):
         ViewOptions(policy=value)
+
+
+def test_a_refresh_on_read_needs_to_know_when() -> None:
+    with pytest.raises(InvalidInputError, match="needs a target_lag"):
+        ViewOptions(refresh_on_read=True)
+    view = parse_view("CREATE MATERIALIZED VIEW v WITH (refresh_on_read = TRUE, target_lag = '1h') AS SELECT 1 AS a")
+    assert view.options == ViewOptions(target_lag="1h", refresh_on_read=True)
 
 
 def test_the_warehouse_has_the_same_options_and_defaults() -> None:

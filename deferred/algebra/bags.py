@@ -411,8 +411,26 @@ def replace_where(target: exp.Table, names: Sequence[str], condition: exp.Expr, 
 
 def changed_rows(target: exp.Table, columns: Columns, condition: exp.Expr, changes: exp.Expr) -> exp.Select:
     """(R ∸ ∇R) ⊎ ΔR where a condition holds that holds for every row of ∇R and ΔR. Fails where ∇R ⊆ R does not hold."""
+    held = signed(target, [name for name, _ in columns]).where(condition.copy(), copy=False)
+    return _changed(held, columns, changes)
+
+
+def with_changes(target: exp.Expr, columns: Columns, changes: exp.Expr) -> exp.Query:
+    """(R ∸ ∇R) ⊎ ΔR for a netted signed bag of few rows. Fails where ∇R ⊆ R does not hold.
+
+    Rows that no change deletes are only passed through: R itself is neither grouped nor sent anywhere.
+    """
     names = [name for name, _ in columns]
-    held = signed(target, names).where(condition.copy(), copy=False)
+    deleted = negative(changes, names)
+    same = identical(columns, "l", "r")
+    untouched = _semi_join(target, names, deleted, same, "ANTI")
+    touched = signed(_semi_join(target, names, deleted, same.copy(), "SEMI"), names)
+    return union_all([untouched, _changed(touched, columns, changes)])
+
+
+def _changed(held: exp.Query, columns: Columns, changes: exp.Expr) -> exp.Select:
+    """The rows of a signed bag and of its changes together, written out."""
+    names = [name for name, _ in columns]
     both = union_all([held, select([*map(column, names), column(COUNT)], changes)])
     missing_ = call("RAISE_ERROR", exp.Literal.string(NOT_CONTAINED))
     checked = exp.Case(

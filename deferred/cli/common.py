@@ -94,8 +94,9 @@ def check_moments(**moments: str | None) -> None:
 def view_names(warehouse: Warehouse, views: list[str] | None, every: bool) -> list[str]:
     """Returns the views that a command is to work on, each once; with `every`, each after those that it reads."""
     if every:
-        # A view is created after those that it reads, so its id is greater.
-        return [view.name for view in sorted(warehouse.views(), key=lambda view: view.id)]
+        from deferred.maintenance.following import in_order
+
+        return [view.name for view in in_order(warehouse.views())]
     if not views:
         raise typer.BadParameter("Name one or more views, or use --all.")
     return list(dict.fromkeys(views))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, Limit, ViewName, app, opened
+from deferred.cli.common import Json, Limit, ViewName, app, check_moments, opened
 
 
 @app.command()
 def read(
     view: ViewName,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="As of now: with what is pending and what is in the log; nothing is refreshed."),
+    ] = False,
+    where: Annotated[str | None, typer.Option(help="Only rows for which this condition holds.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="As of a moment in the past, ISO 8601.")] = None,
     past: Annotated[
         str | None, typer.Option("--history", help="Show the history that replay has written: rows or changes.")
     ] = None,
@@ -20,8 +27,12 @@ def read(
     as_json: Json = False,
 ) -> None:
     """Show the rows of a view."""
+    check_moments(**{"as-of": as_of})
+    if past is not None and (fresh or where or as_of):
+        raise typer.BadParameter("--history shows rows as they were written; leave out --fresh, --where and --as-of.")
     with opened(f"Reading {view}") as warehouse:
-        rows = terminal.Rows.of(warehouse.read(view) if past is None else warehouse.read_history(view, past), limit)
+        found = warehouse.read(view, fresh, where, as_of) if past is None else warehouse.read_history(view, past)
+        rows = terminal.Rows.of(found, limit)
     terminal.answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
 
 
@@ -36,11 +47,33 @@ def diff(view: ViewName, limit: Limit = 50, as_json: Json = False) -> None:
 
 
 @app.command()
-def explain(view: ViewName, as_json: Json = False) -> None:
+def explain(
+    view: ViewName,
+    against: Annotated[
+        Path | None, typer.Option(help="A view file: show how the view would be changed to what it says.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Show how a view is maintained: plan, equations, SQL, strategy and why."""
+    if against is not None:
+        _explain_against(view, against, as_json)
+        return
     with opened(f"Explaining {view}") as warehouse:
         explanation = warehouse.explain(view)
     terminal.answer(explanation.to_dict(), as_json, lambda: terminal.say(str(explanation)))
+
+
+def _explain_against(view: str, file: Path, as_json: bool) -> None:
+    from deferred.sql.viewfile import read_query
+
+    sql = read_query(file)
+    with opened(f"Comparing {view} with {file}") as warehouse:
+        way = warehouse.plan_alteration(view, sql)
+    terminal.answer(
+        {"view": view, "way": way.name, "reason": way.reason},
+        as_json,
+        lambda: terminal.say(f"View {view} would be changed: {way.name}. {way.reason}"),
+    )
 
 
 @app.command()

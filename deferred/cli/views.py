@@ -30,6 +30,9 @@ def create(
         int | None, typer.Option(help="What is done every refresh_every: 1 (refresh) or 2 (partial_refresh).")
     ] = None,
     target_lag: Annotated[str | None, typer.Option(help="Such as 30m.")] = None,
+    refresh_on_read: Annotated[
+        bool | None, typer.Option("--refresh-on-read", help="A read of rows older than target_lag refreshes first.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a materialized view and fill it."""
@@ -43,6 +46,7 @@ def create(
         "refresh_every": refresh_every,
         "policy": policy,
         "target_lag": target_lag,
+        "refresh_on_read": refresh_on_read,
     }
     options = {name: value for name, value in given.items() if value is not None}
     if query is not None:
@@ -65,22 +69,41 @@ def drop(name: ViewName, as_json: Json = False) -> None:
 
 
 @app.command()
+def plan(as_json: Json = False) -> None:
+    """Show what apply would do with each view: nothing, create, change and how."""
+    from deferred.maintenance import files
+    from deferred.sql.viewfile import load_views
+
+    with opened("Comparing views with their files") as warehouse:
+        planned = files.plan(warehouse, load_views(warehouse.settings.views_folder))
+    terminal.answer(
+        {"views": planned},
+        as_json,
+        lambda: terminal.table(None, ("view", "outcome", "how"), [(p.view, p.outcome, p.how) for p in planned]),
+    )
+
+
+@app.command()
 def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Also drop the views that have no file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Create the views of the views folder that do not exist yet."""
+    """Make the warehouse agree with the view files: create new views, change those whose files have changed."""
     from deferred.maintenance import files
     from deferred.sql.viewfile import load_views
 
     outcomes: dict[str, str] = {}
     failed: dict[str, DeferredError] = {}
-    with opened("Creating views") as warehouse:
-        for view in load_views(warehouse.settings.views_folder):
+    with opened("Applying view files") as warehouse:
+        views = load_views(warehouse.settings.views_folder)
+        for view in views:
             try:
                 outcomes[view.name] = files.apply(warehouse, view, dry_run)
             except DeferredError as error:
                 outcomes[view.name], failed[view.name] = "failed", error
+        if drop and not dry_run and not failed:
+            outcomes |= dict.fromkeys(files.drop_without_file(warehouse, views), files.Outcome.DROPPED)
     terminal.answer(
         {"views": outcomes, **errors_of(failed)},
         as_json,

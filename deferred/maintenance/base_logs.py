@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlglot import exp
 
+from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.sources import source_of
@@ -27,6 +29,17 @@ def synced_tables(context: Context, view: ViewRecord) -> list[TableRecord]:
     tables = base_tables(context, view)
     ledger.sync(context, tables, lambda table: recover(context, table))
     return tables
+
+
+def cut_at(context: Context, view: ViewRecord, tables: Sequence[TableRecord], moment: datetime) -> Cut:
+    """The cut at a time in the past of the tables that a view reads; refused where nothing is known of that time."""
+    for source in tables:
+        if context.metadata.ledger.at(source.id, moment) is None:
+            raise InvalidInputError(
+                f"View {view.name} is not known as of {moment.isoformat()}: nothing is known of {source.name} at that "
+                f"time. Choose a time after its first commit that was tracked."
+            )
+    return ledger.cut(context, tables, moment, None)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deferred.errors import DeferredError
 from deferred.sql.viewfile import ViewFile, read_view
 
 if TYPE_CHECKING:
@@ -21,9 +23,52 @@ class Outcome(StrEnum):
     REPLACED = "replaced"
     UNCHANGED = "unchanged"
     EXISTS = "exists already"
-    DIFFERS = "differs from its file; drop it and apply again, or write CREATE OR REPLACE"
+    ALTERED = "changed"
+    DROPPED = "dropped"
     TO_CREATE = "to be created"
     TO_REPLACE = "to be replaced"
+    TO_ALTER = "to be changed"
+    REFUSED = "refused"
+    WITHOUT_FILE = "has no file"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What `apply` would do with a view, and how or why."""
+
+    view: str
+    outcome: Outcome
+    how: str = ""
+
+
+def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[Planned]:
+    """What `apply` would do with each view file, and which views have none; nothing is written."""
+    found = [_planned(warehouse, view) for view in views]
+    named = {view.name.casefold() for view in views}
+    rest = [view.name for view in warehouse.views() if view.name.casefold() not in named]
+    return [*found, *(Planned(name, Outcome.WITHOUT_FILE, "stays, unless apply --drop is used") for name in rest)]
+
+
+def _planned(warehouse: Warehouse, view: ViewFile) -> Planned:
+    outcome = apply(warehouse, view, dry_run=True)
+    if outcome not in (Outcome.TO_ALTER, Outcome.TO_REPLACE):
+        return Planned(view.name, outcome)
+    try:
+        way = warehouse.plan_alteration(view.name, view.query, **_stated(view))
+    except DeferredError as error:
+        return Planned(view.name, Outcome.REFUSED, str(error))
+    return Planned(view.name, outcome, f"{way.name}. {way.reason}")
+
+
+def drop_without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:
+    """Drop the views that no file defines, each before those that it reads; returns their names."""
+    named = {view.name.casefold() for view in views}
+    from deferred.maintenance.following import in_order
+
+    rest = [view.name for view in reversed(in_order(warehouse.views())) if view.name.casefold() not in named]
+    for name in rest:
+        warehouse.drop_view(name)
+    return rest
 
 
 def find(source: str, folder: Path, options: Mapping[str, Any] | None = None) -> ViewFile:
@@ -36,18 +81,20 @@ def find(source: str, folder: Path, options: Mapping[str, Any] | None = None) ->
 
 
 def apply(warehouse: Warehouse, view: ViewFile, dry_run: bool = False) -> Outcome:
-    """Make the warehouse agree with a view file, without taking anything away unless the file says OR REPLACE.
+    """Make the warehouse agree with a view file: create the view, or alter the one that there is.
 
     With `dry_run`, only say what would be done.
     """
     existing = warehouse.find_view(view.name)
     if existing is not None and _agrees(existing, view):
         return Outcome.UNCHANGED
-    if existing is not None and not view.or_replace:
-        return Outcome.DIFFERS
-    if dry_run:
-        return Outcome.TO_CREATE if existing is None else Outcome.TO_REPLACE
-    return create(warehouse, view)
+    if existing is None or view.or_replace:
+        if dry_run:
+            return Outcome.TO_CREATE if existing is None else Outcome.TO_REPLACE
+        return create(warehouse, view)
+    if not dry_run:
+        warehouse.alter_view(existing.name, view.query, **_stated(view))
+    return Outcome.TO_ALTER if dry_run else Outcome.ALTERED
 
 
 def create(warehouse: Warehouse, view: ViewFile) -> Outcome:
@@ -65,6 +112,12 @@ def create(warehouse: Warehouse, view: ViewFile) -> Outcome:
         return Outcome.EXISTS
     warehouse.create_view(view.name, view.query, **view.options.to_dict())
     return Outcome.CREATED
+
+
+def _stated(view: ViewFile) -> dict[str, Any]:
+    """The options that a file sets: only those that it states, or all of them where it replaces the view."""
+    options = view.options.to_dict()
+    return options if view.or_replace else {name: options[name] for name in view.stated}
 
 
 def _agrees(existing: ViewRecord, view: ViewFile) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import logging
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from deferred.metadata import TableRecord, ViewRecord
 
 log = logging.getLogger(__name__)
 
-CHANGES_MV = ("partial_refresh", "refresh", "rebuild")
+CHANGES_MV = ("partial_refresh", "refresh", "rebuild", "alter")
 """Operations after which MV may hold other rows, which the views that read it follow."""
 
 
@@ -57,7 +58,14 @@ def catch_up(context: Context, after: Operation | None = None) -> list[str]:
     return follow(context, [metadata.tables.by_id(table) for table in ahead])
 
 
+def in_order(views: Sequence[ViewRecord]) -> list[ViewRecord]:
+    """Views, each after those that it reads."""
+    by_table = {view.table_id: view for view in sorted(views, key=lambda view: view.id)}
+    reads = {table: [t for t in view.depends_on if t in by_table] for table, view in by_table.items()}
+    return [by_table[table] for table in graphlib.TopologicalSorter(reads).static_order()]
+
+
 def _followers(context: Context) -> list[ViewRecord]:
-    """The active views that follow every transaction; a view has a greater id than those that it reads."""
-    views = sorted(context.metadata.views.all(), key=lambda view: view.id)
+    """The active views that follow every transaction, each after those that it reads."""
+    views = in_order(context.metadata.views.all())
     return [view for view in views if scenario_of(view).follows_transactions and view.state == "active"]

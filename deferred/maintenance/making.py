@@ -34,9 +34,9 @@ def mend(context: Context, view: ViewRecord) -> None:
 
     The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.
     """
-    if not readable(differential_path(view.location)):
-        remove_folder(differential_path(view.location))
-        make_differential(context.engine, view.location, view.columns)
+    if not readable(differential_path(view.workings)):
+        remove_folder(differential_path(view.workings))
+        make_differential(context.engine, view.workings, view.columns)
     if not readable(mv_path(view.location)):
         remove_folder(mv_path(view.location))
         make_mv(context.engine, view.location, view.columns)

@@ -130,7 +130,7 @@ def _write_batch(
     """
     change.advance_supports(work.id, batch)
     if work.rows_deleted or work.rows_inserted:
-        path = differential_path(view.location)
+        path = differential_path(view.workings)
         names = [name for name, _ in view.columns]
         mark = Mark(
             differential_application(view),
@@ -160,7 +160,7 @@ def _remove_applied_batches(context: Context, view: ViewRecord) -> None:
         return
     applied = exp.LTE(this=column(DIFFERENTIAL_BATCH), expression=exp.Literal.number(state.applied_batch))
     try:
-        context.engine.write(exp.delete(delta_table(differential_path(state.location)), applied))
+        context.engine.write(exp.delete(delta_table(differential_path(state.workings)), applied))
     except DeferredError:
         return  # somebody else is writing the table; the next propagate tries again
     context.metadata.views.update(view.id, definition=replace(state.definition, tidied=state.applied_batch))

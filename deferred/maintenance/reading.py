@@ -7,28 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import column, described, net, select, signed
-from deferred.config import parse_timestamp
+from deferred.algebra.bags import described, net, select, signed
+from deferred.config import parse_duration, parse_timestamp
 from deferred.errors import InvalidInputError
 from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.log.transactions import Transaction
 from deferred.maintenance import relevance, replay
+from deferred.maintenance.fresh import chosen, fresh_rows
+from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import mv_path, pending
-from deferred.metadata import LedgerEntry, TableRecord
+from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
-from deferred.sql.pin import pinned
+from deferred.sql.pin import pinned, with_fresh_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def view_rows(context: Context, name: str) -> DataFrame:
-    """Returns the rows of a view, as MV shows them."""
+def view_rows(context: Context, name: str, where: str | None = None) -> DataFrame:
+    """Returns the rows of a view, as MV shows them, for which a condition holds."""
     view = context.metadata.views.get(name)
-    names = [column(name) for name, _ in view.columns]
-    return context.engine.sql(select(names, delta_table(mv_path(view.location))))
+    if view.definition.alteration is not None:  # being made, or made and not yet noted
+        view = settled(context, view)
+    return chosen(context, view, delta_table(mv_path(view.location)), where)
+
+
+def is_due(context: Context, name: str) -> bool:
+    """Whether a read of a view is to refresh it first: it has refresh_on_read, and is older than its target_lag."""
+    view = context.metadata.views.get(name)
+    options = view.options
+    if not options.refresh_on_read or options.target_lag is None or view.shown is None:
+        return False
+    return utc_now() - view.shown.timestamp > parse_duration(options.target_lag)
 
 
 def pending_changes(context: Context, name: str) -> DataFrame:
@@ -53,7 +65,13 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
         return None
     if not isinstance(parsed, exp.Query):
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
-    return context.engine.sql(pinned(statement, lambda path: text(delta_table(tracking.find(context, path).location))))
+    statement, views = with_fresh_views(statement)
+    frames = {name: fresh_rows(context, view.name, view.where) for name, view in views.items()}
+
+    def table(path: tuple[str, ...]) -> str:
+        return path[0] if path[0] in frames else text(delta_table(tracking.find(context, path).location))
+
+    return context.engine.sql(pinned(statement, table), frames)
 
 
 def net_log(context: Context, name: str, since: Any, until: Any) -> DataFrame:

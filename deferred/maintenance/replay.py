@@ -10,16 +10,15 @@ from sqlglot import exp
 
 from deferred.algebra.bags import alias, call, change_columns, column, described, difference, select, signed
 from deferred.errors import InvalidInputError
-from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.delta_log import is_delta
 from deferred.log.lease import lease
 from deferred.maintenance import definition as definitions
-from deferred.maintenance.base_logs import synced_tables
+from deferred.maintenance.base_logs import cut_at, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import at_cut
-from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.metadata import ViewRecord
 from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
 
@@ -61,22 +60,12 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
         with work.phase("sync"):
             tables = synced_tables(context, view)
             if of == "changes":
-                work.from_cut = _cut(context, view, tables, since)
-            work.to_cut = _cut(context, view, tables, until)
+                work.from_cut = cut_at(context, view, tables, since)
+            work.to_cut = cut_at(context, view, tables, until)
         definition = definitions.load(context, view)
         with work.phase("write"):
             _write(context, view, definition, work, until, of)
     return result(context, work)
-
-
-def _cut(context: Context, view: ViewRecord, tables: list[TableRecord], moment: datetime) -> Cut:
-    for source in tables:
-        if context.metadata.ledger.at(source.id, moment) is None:
-            raise InvalidInputError(
-                f"View {view.name} cannot be replayed as of {moment.isoformat()}: nothing is known "
-                f"of {source.name} at that time. Begin after its first commit that was tracked."
-            )
-    return ledger.cut(context, tables, moment, None)
 
 
 def _write(context: Context, view: ViewRecord, definition: Definition, work: Work, until: datetime, of: str) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from deferred.errors import LogLostError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import last_mark
 from deferred.maintenance.view_tables import differential_path, mv_path
-from deferred.metadata import Cut, ViewRecord
+from deferred.metadata import Cut, Lease, RememberedDefinition, ViewRecord
 
 
 def settled(context: Context, view: ViewRecord) -> ViewRecord:
     """Record commits whose process died before it could record them. Running it again changes nothing."""
     views = context.metadata.views
     applied = last_mark(mv_path(view.location), "refresh")
+    if applied is not None and is_altered(view, applied):
+        view = altered(context, view, Cut.from_json(applied["cut"]), applied["batch"])
     if applied is not None and applied["batch"] > view.applied_batch:
         view = views.update(view.id, shown=Cut.from_json(applied["cut"]), applied_batch=applied["batch"])
-    propagated = last_mark(differential_path(view.location), "propagate")
+    propagated = last_mark(differential_path(view.workings), "propagate")
     if propagated is not None and propagated["batch"] > view.propagated_batch:
         view = views.update(view.id, propagated=Cut.from_json(propagated["cut"]), propagated_batch=propagated["batch"])
     if view.applied_batch > view.propagated_batch:  # a rebuild, which passes over the differential tables
@@ -23,6 +28,34 @@ def settled(context: Context, view: ViewRecord) -> ViewRecord:
             view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
         )
     return view
+
+
+def is_altered(view: ViewRecord, mark: Mapping[str, Any]) -> bool:
+    """Whether a commit to MV gave the view the definition that was being made."""
+    alteration = view.definition.alteration
+    return alteration is not None and mark.get("alteration") == alteration["id"]
+
+
+def altered(context: Context, view: ViewRecord, cut: Cut, batch: int, under: Iterable[Lease] = ()) -> ViewRecord:
+    """Give a view the definition that MV has already, in one transaction of the metadata database."""
+    new = view.definition.alteration
+    assert new is not None
+    context.metadata.tables.update(view.table_id, columns=[(name, type_) for name, type_ in new["columns"]])
+    return context.metadata.views.update(
+        view.id,
+        under,
+        sql=new["sql"],
+        **new["options"],
+        columns=new["columns"],
+        definition=RememberedDefinition.from_json(new["definition"]),
+        depends_on=new["depends_on"],
+        shown=cut,
+        propagated=cut,
+        applied_batch=batch,
+        propagated_batch=batch,
+        state="active",
+        problem=None,
+    )
 
 
 def usable(view: ViewRecord) -> ViewRecord:

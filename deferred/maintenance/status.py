@@ -115,6 +115,7 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
             if name not in keep and os.path.getmtime(path) < before.timestamp():
                 remove_folder(path)
                 removed["staged" if kind == "transactions" else "folders"] += 1
+    removed["folders"] += sum(_remove_generations(view, before) for view in context.metadata.views.all())
     removed["operations"] = context.metadata.operations.prune(before)
     removed["leases"] = context.metadata.leases.prune(before)
     removed["transaction records"] = context.metadata.transactions.prune(before)
@@ -128,3 +129,21 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
             floor = min([entry.version, *needed])
             removed["ledger"] = removed.get("ledger", 0) + context.metadata.ledger.prune(table.id, floor)
     return removed
+
+
+def _remove_generations(view: ViewRecord, before: datetime) -> int:
+    """Remove what an interrupted alteration of a view has left in its folder: tables of no definition that it has."""
+    kept = view.definition
+    if not os.path.isdir(view.location) or not (kept.generation or kept.alteration):
+        return 0
+    coming = str((kept.alteration or {}).get("definition", {}).get("generation", ""))
+    own = {"mv", kept.generation or "differential", coming}
+    left = [
+        os.path.join(view.location, name)
+        for name in os.listdir(view.location)
+        if name not in own and (kept.generation or not name.startswith("support"))
+    ]
+    old = [path for path in left if os.path.getmtime(path) < before.timestamp()]
+    for path in old:
+        remove_folder(path)
+    return len(old)

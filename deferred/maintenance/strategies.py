@@ -114,7 +114,7 @@ class Incremental(Strategy):
         program = differentiate(definition.plan, job.logs.changed, definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
         versions = {name: state.version for name, state in job.supports.items()}
-        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.location, versions)
+        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions)
         small = job.logs.total <= BROADCAST_ROWS
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
         ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))

@@ -84,7 +84,7 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
     if definition.bound is None:
         return
     for name, plan in support_tables(definition.plan).items():
-        path, columns = support_path(view.location, name), _columns(definition, plan)
+        path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
         if not is_delta(path) or not _has(DeltaLog(path), columns):
@@ -106,7 +106,7 @@ def restore(context: Context, view: ViewRecord, definition: Definition) -> Suppo
     states: dict[str, SupportState] = {}
     whole = True
     for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
-        path = support_path(view.location, name)
+        path = support_path(view.workings, name)
         if not is_delta(path):
             whole = False
             continue
@@ -121,6 +121,27 @@ def restore(context: Context, view: ViewRecord, definition: Definition) -> Suppo
         else:
             whole = False
     return Supports(states if whole else None, highest + 1)
+
+
+def held_at(view: ViewRecord, definition: Definition, batch: int) -> Mapping[str, SupportState] | None:
+    """The support tables as they were at a batch, for reading alone; None where one of them no longer has that state.
+
+    What came after the batch, a propagate that is running or one that died, is in later versions of the tables.
+    """
+    states: dict[str, SupportState] = {}
+    for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
+        path = support_path(view.workings, name)
+        if not is_delta(path):
+            return None
+        log = DeltaLog(path)
+        moves = _moves(log, batch)
+        version = log.version if moves.orphan is None else moves.orphan - 1
+        if moves.batch is None or not _has(log, _columns(definition, plan)):
+            return None
+        if version != log.version and log.missing_at(version) is not None:
+            return None
+        states[name] = SupportState(version, moves.batch, moves.appended)
+    return states
 
 
 def _undone(context: Context, path: str, version: int, batch: int) -> bool:
@@ -189,7 +210,7 @@ def advance(
         rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
         gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
         new = appended(rows, names, upkeep.keys, gone, batch)
-        target, state = delta_table(support_path(view.location, name)), renderer.states[name]
+        target, state = delta_table(support_path(view.workings, name)), renderer.states[name]
         if state.appended + 1 < REWRITE_AFTER:
             _append(context, view, name, operation, batch, renderer.temporaries, expected, _names(names), new)
             continue
@@ -241,7 +262,7 @@ def _commit(
     context: Context, view: ViewRecord, name: str, operation: str, batch: int, statement: exp.Expr, replaced: bool
 ) -> None:
     context.engine.commit(statement, _mark(context, view, name, operation, batch, replaced))
-    confirm(support_path(view.location, name), "support", operation)
+    confirm(support_path(view.workings, name), "support", operation)
 
 
 def _mark(context: Context, view: ViewRecord, name: str, operation: str, batch: int, replaced: bool) -> Mark:

@@ -1,7 +1,8 @@
 """The Delta tables of a view: where they are, and what MV and the differential batches hold together.
 
 A view's folder holds MV (`mv`), the differential tables ∇MV and ΔMV as one signed table (`differential`) and a table
-for each support (`supportN`). These names are stored: a warehouse that exists must go on working.
+for each support (`supportN`). These names are stored: a warehouse that exists must go on working. A view whose
+definition was changed has all but MV in a folder of its own inside that one (`ViewRecord.workings`).
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ def support_application(view: ViewRecord, name: str) -> str:
     return f"deferred-support-{view.id}-{name}"
 
 
-def pending(view: ViewRecord, after: int, upto: int) -> exp.Select:
+def pending(view: ViewRecord, after: int, upto: int, version: int | None = None) -> exp.Select:
     """The differential batches after one and up to another, as a signed bag that is not netted."""
     batch = column(DIFFERENTIAL_BATCH)
     columns = [*(column(name) for name, _ in view.columns), alias(column(DIFFERENTIAL_COUNT), COUNT)]
-    return select(columns, delta_table(differential_path(view.location))).where(
+    return select(columns, delta_table(differential_path(view.workings), version)).where(
         exp.GT(this=batch, expression=exp.Literal.number(after)),
         exp.LTE(this=batch.copy(), expression=exp.Literal.number(upto)),
         copy=False,
@@ -72,7 +73,7 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     if not all(_comes_through(type_) for _, type_ in view.columns):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
-    rows = DeltaLog(differential_path(view.location)).rows(DIFFERENTIAL_BATCH, batches, LOCAL_ROWS)
+    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, LOCAL_ROWS)
     return (
         None
         if rows is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from deferred.algebra.bags import insert_into
 from deferred.algebra.operators.recursion import has_recursion
@@ -25,7 +25,7 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_mv, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
-from deferred.metadata import Cut, LedgerEntry, ViewRecord
+from deferred.metadata import Cut, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark.engine import Mark
 from deferred.sql.dialect import delta_table
@@ -40,42 +40,48 @@ def create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewR
         return _create(context, name, sql, options)
 
 
-REPLACEMENT = "__replacement"
-"""What follows the name of a view while the view that will replace it is made."""
-
-
-def replace_view(context: Context, existing: ViewRecord, sql: str, options: ViewOptions) -> ViewRecord:
-    """Make a view beside another one and give it the other's name, which until then stays as it is for everyone."""
-    _refuse_if_read(context, existing)
-    name = existing.name + REPLACEMENT
-    with lease(context, f"create:{name.casefold()}", f"The replacement of {existing.name}"):
-        unfinished = context.metadata.views.find(name)  # of a process that died here
-        if unfinished is not None:
-            drop(context, unfinished)
-        _clear_remains(context, name)
-        new = _create(context, name, sql, options)
-        try:
-            if existing.table_id in new.depends_on:
-                raise InvalidInputError(f"View {existing.name} cannot be replaced by a view that reads it.")
-            with (
-                lease(context, f"propagate:{existing.id}", f"The propagation of {existing.name}"),
-                lease(context, f"refresh:{existing.id}", f"The refresh of {existing.name}"),
-            ):
-                _refuse_if_read(context, existing)
-                done = context.metadata.views.take_over(existing, new)
-        except BaseException:
-            drop(context, new)
-            raise
-    remove_folder(existing.location)
-    return done
-
-
 def _clear_remains(context: Context, name: str) -> None:
     """Remove the table of a view whose creation or removal was interrupted: without its view nothing uses it."""
     table_ = context.metadata.tables.find(name)
     if table_ is not None and not is_tracked(table_) and context.metadata.views.find(name) is None:
         context.metadata.tables.remove(table_.id)
         remove_folder(os.path.dirname(table_.location))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A query that may become a view: bound, with its columns, at the cut at which it is first computed."""
+
+    definition: Definition
+    columns: Columns
+    sources: Sequence[TableRecord]
+    cut: Cut
+    settings: Mapping[str, str]
+
+    def remembered(self) -> RememberedDefinition:
+        """What is kept of the query with the view."""
+        return self.definition.remembered(_notes(self.definition), _key(self.definition, self.columns), self.settings)
+
+
+def prepared(
+    context: Context, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
+) -> Prepared:
+    """Bind a query and refuse what cannot become a view. No row is computed.
+
+    `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
+    """
+    strict = options.refresh_policy == "incremental_strict"
+    definition = definitions.define(context, sql, strict)
+    for source in definition.tables.values() if serve else ():
+        source_of(context, source).serve()
+    sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]
+    ledger.sync(context, sources, lambda t: recover(context, t))
+    cut = ledger.cut(context, sources, None, None)
+    columns = _columns(context, definition, cut)
+    definition = _agreeing(definition, columns, strict)
+    if strict:
+        _refuse_recomputation(definition)
+    return Prepared(definition, columns, sources, cut, settings)
 
 
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
@@ -86,18 +92,9 @@ def _create(context: Context, name: str, sql: str, options: ViewOptions) -> View
 
 
 def _compute(context: Context, name: str, sql: str, options: ViewOptions, settings: Mapping[str, str]) -> ViewRecord:
-    strict = options.refresh_policy == "incremental_strict"
-    definition = definitions.define(context, sql, strict)
-    for source in definition.tables.values():
-        source_of(context, source).serve()
-    sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]
-    ledger.sync(context, sources, lambda t: recover(context, t))
-    cut = ledger.cut(context, sources, None, None)
-    columns = _columns(context, definition, cut)
-    definition = _agreeing(definition, columns, strict)
-    if strict:
-        _refuse_recomputation(definition)
-    location = context.folder("views", f"{name.removesuffix(REPLACEMENT)}-{uuid.uuid4().hex[:8]}")
+    new = prepared(context, sql, options, settings)
+    definition, columns, cut = new.definition, new.columns, new.cut
+    location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
     try:
         _fill(context, definition, columns, location, cut)
         state = DeltaLog(mv_path(location))
@@ -123,10 +120,10 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
         columns=columns,
         location=location,
         table_id=record.id,
-        depends_on=[t.id for t in sources],
+        depends_on=[t.id for t in new.sources],
         shown=cut,
         propagated=cut,
-        definition=definition.remembered(_notes(definition), _key(definition, columns), settings),
+        definition=new.remembered(),
     )
 
 

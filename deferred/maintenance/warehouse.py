@@ -18,8 +18,9 @@ from deferred.log import ledger, tracking, transactions, undo
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, source_of, suggested
-from deferred.maintenance import backfill, following, operation, reading, refresh, status, verify, views
+from deferred.maintenance import altering, backfill, following, operation, reading, refresh, status, verify, views
 from deferred.maintenance import explain as explaining
+from deferred.maintenance import fresh as freshness
 from deferred.maintenance.operation import Operation
 from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
@@ -213,19 +214,41 @@ class Warehouse:
         refresh_every: str | None = None,
         policy: int = 1,
         target_lag: str | None = None,
+        refresh_on_read: bool = False,
     ) -> ViewRecord:
         """Create a materialized view of a query, filled with its rows at the current cut."""
-        options = ViewOptions(scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag)
+        options = ViewOptions(
+            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read
+        )
         record = views.create(self._context, name, sql, options)
         following.catch_up(self._context)
         return record
 
     def replace_view(self, name: str, sql: str, **options: Any) -> ViewRecord:
-        """Replace a view by one of another query or with other options; if that fails, the old one stays as it is."""
-        existing = self._context.metadata.views.get(name)
-        record = views.replace_view(self._context, existing, sql, ViewOptions.of(options))
-        following.catch_up(self._context)
-        return record
+        """Give a view another query and the given options, the others by default; see `alter_view`."""
+        self._altered(name, sql, ViewOptions.of(options))
+        return self._context.metadata.views.get(name)
+
+    def alter_view(self, name: str, sql: str, **options: Any) -> Operation:
+        """Give a view another query; its name, place, history, options and the views that read it stay.
+
+        Only the difference of the definitions is computed where it can be told. Readers see the old rows or the new
+        ones; if anything fails, the view stays as it is.
+        """
+        stay = self._context.metadata.views.get(name).options
+        return self._altered(name, sql, stay.replaced(**options))
+
+    def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
+        done = altering.alter(self._context, name, sql, options)
+        view = self._context.metadata.views.get(name)
+        if scenario_of(view).follows_transactions:
+            scenario_of(view).makesafe(self._context, view)
+        return self._followed(done)
+
+    def plan_alteration(self, name: str, sql: str, **options: Any) -> altering.Way:
+        """Returns how `alter_view` would do it: the name of the way, and why. Nothing is written."""
+        stay = self._context.metadata.views.get(name).options
+        return altering.planned(self._context, name, sql, stay.replaced(**options))
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
@@ -284,9 +307,18 @@ class Warehouse:
         """Returns the history table of a view that `replay` has filled; `_as_of` is the end of the step."""
         return reading.view_history(self._context, view, of)
 
-    def read(self, view: str) -> DataFrame:
-        """Returns the rows of a view, as MV shows them."""
-        return reading.view_rows(self._context, view)
+    def read(self, view: str, fresh: bool = False, where: str | None = None, as_of: Any = None) -> DataFrame:
+        """Returns the rows of a view, as MV shows them.
+
+        With `fresh`, as they are at the current cut, without refreshing: (MV ∸ ∇MV) ⊎ ΔMV and the log's delta. With
+        `as_of`, as they were at a time. `where` is a condition on the view's columns: only what those rows need is
+        read. A plain read of a view with refresh_on_read refreshes it first if it is older than its target_lag.
+        """
+        if fresh or as_of is not None:
+            return freshness.fresh_rows(self._context, view, where, _moment(as_of))
+        if reading.is_due(self._context, view):
+            self.refresh(view)
+        return reading.view_rows(self._context, view, where)
 
     def diff(self, view: str) -> DataFrame:
         """Returns the differential tables ∇MV and ΔMV, netted: changes computed and not yet applied."""

@@ -33,10 +33,10 @@ def propagating(context: Context, view: ViewRecord) -> AbstractContextManager[He
     """Hold the lease for the differential table and the support tables of a view."""
 
     def shut_out(number: int) -> None:
-        _bar(context, differential_path(view.location), differential_application(view), number)
+        _bar(context, differential_path(view.workings), differential_application(view), number)
         definition = definitions.load(context, view)
         for name in support_tables(definition.plan) if definition.bound is not None else ():
-            _bar(context, support_path(view.location, name), support_application(view, name), number)
+            _bar(context, support_path(view.workings, name), support_application(view, name), number)
 
     return lease(context, propagation(view), f"The propagation of {view.name}", shut_out)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, ForeignKey, Index, Integer, MetaData, String, Text, false
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
@@ -27,7 +27,7 @@ from deferred.metadata.records import (
 )
 from deferred.options import OPTION_NAMES, ViewOptions
 
-REVISION = "0002"  # the revision of migrations/ that these models describe
+REVISION = "0003"  # the revision of migrations/ that these models describe
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -226,6 +226,7 @@ class ViewRow(Base):
     propagate_every: Mapped[str | None]
     refresh_every: Mapped[str | None]
     target_lag: Mapped[str | None]
+    refresh_on_read: Mapped[bool] = mapped_column(default=False, server_default=false())
     columns: Mapped[list[Any]]
     definition: Mapped[RememberedDefinition]
     location: Mapped[str]

@@ -132,6 +132,10 @@ class RememberedDefinition:
     settings: Mapping[str, str] | None = None
     """The settings of the session that created the view, on which the meaning of its text depends; None if an earlier
     version created it, which did not keep them."""
+    generation: str = ""
+    """The folder inside the view's own in which its differential and support tables are; empty until it is altered."""
+    alteration: Mapping[str, Any] | None = None
+    """A new definition that is being made: the view has it from the commit to MV on that names its id."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -144,6 +148,8 @@ class RememberedDefinition:
             "key": list(self.key),
             "tidied": self.tidied,
             "settings": None if self.settings is None else dict(self.settings),
+            "generation": self.generation,
+            "alteration": None if self.alteration is None else dict(self.alteration),
         }
 
     @classmethod
@@ -162,6 +168,8 @@ class RememberedDefinition:
             tuple(value.get("key") or ()),
             int(value.get("tidied") or 0),
             value.get("settings"),
+            str(value.get("generation") or ""),
+            value.get("alteration"),
         )
 
 
@@ -186,6 +194,11 @@ class ViewRecord:
     depends_on: tuple[int, ...]
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def workings(self) -> str:
+        """The folder of its differential and support tables, which belong to its present definition."""
+        return f"{self.location}/{self.definition.generation}" if self.definition.generation else self.location
 
 
 @dataclass(frozen=True)

@@ -128,19 +128,6 @@ class ViewStore:
                 session.refresh(row)
             return row.record()
 
-    def take_over(self, old: ViewRecord, new: ViewRecord) -> ViewRecord:
-        """Give a view and its table the name of another view, which is removed with its table; all or nothing."""
-        names = {"name": old.name, "name_key": name_key(old.name)}
-        with self._database.write() as session:
-            session.execute(delete(ViewRow).where(ViewRow.id == old.id))
-            session.execute(delete(TableRow).where(TableRow.id == old.table_id))
-            session.execute(update(ViewRow).where(ViewRow.id == new.id).values(names))
-            session.execute(update(TableRow).where(TableRow.id == new.table_id).values(names))
-            row = session.get(ViewRow, new.id)
-            if row is None:
-                raise _no_id(new.id)
-            return row.record()
-
     def remove(self, view_id: int) -> None:
         """Remove a view, what it reads and its own table, all or nothing. Its operations stay under its name."""
         with self._database.write() as session:

@@ -64,8 +64,7 @@ def creation(
 ) -> str:
     """The statement that creates a table, with column mapping only if Parquet does not allow one of the names."""
     settings = dict(properties or {})
-    names = [name for column, type_ in columns for name in (column, *_FIELD.findall(type_))]
-    if any(map(_NEEDS_MAPPING.search, names)):
+    if _needs_mapping(columns):
         settings["delta.columnMapping.mode"] = "name"
     # As text, because the types are written as Spark names them.
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
@@ -74,6 +73,25 @@ def creation(
     return f"{words} {text(delta_table(path))} ({listed}) USING delta{partitions}" + (
         f" TBLPROPERTIES ({options})" if options else ""
     )
+
+
+def replace(engine: Engine, path: str, columns: Columns, rows: exp.Query, mark: Mark) -> None:
+    """Give a Delta table other rows and other columns in one commit with a mark.
+
+    If one of the new names needs column mapping, the table gets that first, by a commit that changes nothing else.
+    """
+    if _needs_mapping(columns):
+        engine.write(
+            f"ALTER TABLE {text(delta_table(path))} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
+            f"'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5')"
+        )
+    engine.replace(path, rows, mark)
+
+
+def _needs_mapping(columns: Columns) -> bool:
+    """Whether Parquet does not allow one of the names, also of fields."""
+    names = [name for column, type_ in columns for name in (column, *_FIELD.findall(type_))]
+    return any(map(_NEEDS_MAPPING.search, names))
 
 
 def restore(engine: Engine, path: str, version: int, mark: Mark) -> None:

@@ -180,10 +180,13 @@ class Engine:
 
     # ---- statements
 
-    def sql(self, statement: Statement) -> DataFrame:
-        """A query in the user's session. Spark's errors become DeferredErrors."""
+    def sql(self, statement: Statement, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+        """A query in the user's session. Spark's errors become DeferredErrors.
+
+        `frames` are DataFrames of that session which the query reads by name; nothing else in it may be called so.
+        """
         with translated():
-            return _analyzed(self.spark, statement)
+            return _analyzed(self.spark, statement, frames)
 
     def check(self, statement: Statement) -> None:
         """Refuse a writing statement that Spark cannot plan, without running it."""
@@ -258,6 +261,18 @@ class Engine:
         self._announce(f"INSERT INTO {_folder(path)}")
         return driver.replace(path, condition, rows, seen, mark.application, mark.version, mark.text())
 
+    def replace(self, path: str, query: Statement, mark: Mark) -> None:
+        """Give a Delta table other rows and other columns, in one commit with a mark; it stays the same table.
+
+        SQL has no statement for this: CREATE OR REPLACE TABLE makes another table in its place.
+        """
+        settings = {USER_METADATA: mark.text(), TXN_APP: mark.application, TXN_VERSION: str(mark.version)}
+        with self.operation(settings) as spark:
+            self._announce(f"replacement of {_folder(path)}")
+            with translated():
+                rows = _analyzed(spark, query).write.format("delta").mode("overwrite")
+                rows.option("overwriteSchema", "true").save(path)
+
     def _announce(self, effect: str) -> None:
         """What comes before every durable effect."""
         self.check_guards()
@@ -290,9 +305,14 @@ def _shown(statement: str) -> str:
     return " ".join(found.groups()) if found else statement[:40]
 
 
-def _analyzed(spark: SparkSession, statement: Statement) -> DataFrame:
+def _analyzed(spark: SparkSession, statement: Statement, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
     """Runs a command, or analyzes a query: a Connect session would do that only when the rows are read."""
-    frame = spark.sql(statement_text(statement))
+    written = statement_text(statement)
+    named: dict[str, Any] = dict(frames or {})
+    if named:  # pyspark takes the text for a format string
+        written = written.replace("{", "{{").replace("}", "}}")
+        written = re.sub("|".join(map(re.escape, named)), lambda name: f"{{{name[0]}}}", written)
+    frame = spark.sql(written, None, **named)
     _ = frame.schema
     return frame
 

@@ -180,6 +180,16 @@ def checkpointed(spark: SparkSession, frame: DataFrame) -> DataFrame:
     return held
 
 
+def adopted(spark: SparkSession, name: str) -> DataFrame:
+    """Returns the rows of a global temporary view as a DataFrame of a session, valid when the view is dropped.
+
+    A local session has resolved the name by then. A server resolves it again whenever the rows are read, so there the
+    session gets a copy of the rows.
+    """
+    frame = spark.table(name)
+    return checkpointed(spark, frame) if _is_connect(spark) else frame
+
+
 def _without_waiting(spark: SparkSession) -> SparkSession:
     """Returns a session of a Connect server without the call that pyspark would make when the process ends.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.spark.session import checkpointed
+from deferred.spark.session import adopted, checkpointed
 from deferred.spark.statements import Statement, statement_text, translated
 from deferred.sql.dialect import quoted
 
@@ -119,6 +119,19 @@ class Temporaries:
         """Returns the rows of a computed result where they are at the driver."""
         found = self._results.get(result.name)
         return None if found is None else found.rows
+
+    def lasting(self, result: exp.Table, spark: SparkSession) -> DataFrame:
+        """Returns a computed result as a DataFrame of another session, which is valid after the operation's end."""
+        with translated():
+            frame = self._spark.table(result.name)
+            rows = self._results[result.name].rows
+            if rows is not None:
+                return spark.createDataFrame(rows, frame.schema)
+            frame.createOrReplaceGlobalTempView(result.name)
+            try:
+                return adopted(spark, f"global_temp.{quoted(result.name)}")
+            finally:
+                spark.catalog.dropGlobalTempView(result.name)
 
     def drop(self) -> None:
         for name in self._results:

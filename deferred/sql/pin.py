@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlglot import exp
 
+from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.errors import InvalidSQLError
-from deferred.sql.dialect import parse_statement, quoted, seen
+from deferred.sql.dialect import parse_statement, quoted, seen, text
 from deferred.sql.outside import refuse_outside
 from deferred.sql.tables import named_tables
 
@@ -58,3 +61,59 @@ def _target(statement: exp.Expr) -> exp.Expr | None:
         this = statement.this
         return this.this if isinstance(this, exp.Schema) else this
     return None
+
+
+@dataclass(frozen=True)
+class FreshView:
+    """A view that a query reads as fresh(view), and what the query asks of its rows, None where that is not known."""
+
+    name: str
+    where: str | None
+
+
+def with_fresh_views(sql: str) -> tuple[str, dict[str, FreshView]]:
+    """Returns a query with a name of its own in the place of each fresh(view), and the views by these names.
+
+    >>> text, views = with_fresh_views("SELECT a FROM fresh(v) WHERE v.a = 7 AND a IN (SELECT b FROM t)")
+    >>> (name,) = views
+    >>> text.replace(name, "V"), views[name]
+    ('SELECT a FROM V AS `v` WHERE v.a = 7 AND a IN (SELECT b FROM t)', FreshView(name='v', where='a = 7'))
+    """
+    sql = seen(sql)
+    statement = parse_statement(sql, verbatim=True)
+    edits: list[tuple[int, int, str]] = []
+    views: dict[str, FreshView] = {}
+    for node in statement.find_all(exp.Table):
+        call = node.this
+        if not isinstance(call, exp.Anonymous) or call.name.lower() != "fresh":
+            continue
+        view = call.expressions[0] if len(call.expressions) == 1 else None
+        if not isinstance(view, exp.Column) or len(view.parts) != 1:
+            raise InvalidSQLError("fresh(…) takes the name of one view: FROM fresh(high_value_sales).")
+        name = f"deferred_fresh_{uuid.uuid4().hex}"
+        views[name] = FreshView(view.name, _asked(statement, node, view.name))
+        end = sql.index(")", view.this.meta["end"] + 1)
+        edits.append((call.meta["start"], end + 1, name + ("" if node.alias else f" AS {quoted(view.name)}")))
+    for start, end, replacement in sorted(edits, reverse=True):
+        sql = sql[:start] + replacement + sql[end:]
+    return sql, views
+
+
+def _asked(statement: exp.Expr, table: exp.Table, view: str) -> str | None:
+    """What WHERE asks of the columns of the only table of a query, without what it asks with subqueries."""
+    where = statement.args.get("where")
+    sources = ("joins", "laterals", "pivots")
+    if not isinstance(statement, exp.Select) or where is None or any(statement.args.get(s) for s in sources):
+        return None
+    if statement.args["from_"].this is not table or any(table.args.get(s) for s in sources):
+        return None
+    parts = []
+    for part in conjuncts(where.this):
+        own = part.copy()
+        read = list(own.find_all(exp.Column))
+        if own.find(exp.Query) is None and all(len(c.parts) == 1 or c.table == (table.alias or view) for c in read):
+            for c in read:
+                c.set("table", None)
+            parts.append(own)
+    whole = conjunction(parts)
+    return None if whole is None else text(whole)

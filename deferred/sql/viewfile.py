@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError
-from deferred.options import ViewOptions, check_name, check_option
+from deferred.options import FLAGS, ViewOptions, check_name, check_option
 from deferred.sql.dialect import parse_query, text, tokens, verbatim
 from deferred.sql.tables import named_tables
 
@@ -89,6 +89,19 @@ def read_view(file: str | Path) -> ViewFile:
             f"the view."
         )
     return view
+
+
+def read_query(file: str | Path) -> str:
+    """Returns the query of a file that has one, alone or in a statement that defines a view of any name."""
+    file = Path(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The file {file} cannot be read as text: {error}.") from None
+    if tokens(text) and tokens(text)[0].text.upper() == "CREATE":
+        return parse_view(text, file).query
+    parse_query(text)
+    return text
 
 
 def in_order(views: Iterable[ViewFile]) -> list[ViewFile]:
@@ -208,8 +221,10 @@ class _Reader:
                 self.expect(",")
         return options
 
-    def value(self, name: str) -> str | int:
+    def value(self, name: str) -> str | int | bool:
         token = self.next()
+        if token is not None and name in FLAGS and token.text.lower() in ("true", "false"):
+            return token.text.lower() == "true"
         if token is None or token.token_type not in (TokenType.STRING, TokenType.NUMBER):
             raise self.before(
                 f"The value of {name} is expected, a number or a text in single quotes{_found(token)}.",

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from deferred import DeferredError, Warehouse
+from deferred.spark import temporaries
 from tests.conftest import ConnectServer, connected
 from tests.engine.conftest import with_tables
-from tests.engine.support import assert_fresh, bag, mv, refused
+from tests.engine.support import assert_fresh, bag, mv, recomputed, refused
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ def wh(server: ConnectServer, tmp_path: Path) -> Iterator[Any]:
         yield with_tables(opened, tmp_path / "tables")
 
 
-def test_from_creation_to_verify(wh: Any) -> None:
+def test_from_creation_to_verify(wh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wh.create_view("v", JOIN)
     wh.create_view("g", "SELECT a, COUNT(*) AS n, SUM(d) AS total FROM t GROUP BY a HAVING COUNT(*) > 0")
     wh.create_view("now", "SELECT a FROM r EXCEPT ALL SELECT a FROM t", scenario="immediate")
@@ -49,7 +50,15 @@ def test_from_creation_to_verify(wh: Any) -> None:
     assert_fresh(wh, "v", "g", "now")
     assert bag(wh.log("t").select("a", "_change")) == {(1, "insert"): 1, (2, "insert"): 1, (2, "delete"): 1}
     assert wh.explain("v").sql
+    wh.sql("DELETE FROM r WHERE s = 'new'")
+    wh.propagate("v")
+    wh.sql("INSERT INTO t VALUES (1, 7.00)")
+    fresh, wanted = wh.read("v", fresh=True, where="d > 0"), bag(recomputed(wh, JOIN))
+    monkeypatch.setattr(temporaries, "LOCAL_ROWS", 0)
+    large = wh.read("v", fresh=True)
     wh.rebuild("v")
+    assert bag(fresh) == bag(large) == wanted != bag(wh.diff("v"))
+    assert large.join(wh.read("v"), ["a", "s", "d"]).count() == len(list(wanted.elements()))
     assert wh.history("v")[0].state == "succeeded"
 
 

@@ -68,7 +68,7 @@ def _check(case: Case, db: AnyDatabase) -> None:
     # Deriving relevance takes as long as everything else: every third case does.
     relevance = {} if case.seed % 3 else relevance_of(bound.plan, bound.types, Dialect(ansi=True))
     for number, step in enumerate(case.steps, start=1):
-        changed = _apply(db, step)
+        changed = apply(db, step)
         for name in relevance.keys() & set(changed):
             _run("relevance", lambda name=name: _drop_irrelevant(db, name, relevance[name]))
         fresh = _recomputed(db, case.query)
@@ -80,7 +80,7 @@ def _check(case: Case, db: AnyDatabase) -> None:
         shown = fresh
 
 
-def _apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
+def apply(db: AnyDatabase, step: dict[str, Change]) -> list[str]:
     """Change the tables and write their net logs; returns the tables that have a log, even an empty one."""
     for name, change in step.items():
         state = db.state[name]

@@ -276,14 +276,18 @@ class Database(ReadableLeaves):
         return self._bag(self.renderer.render(plan))
 
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
-        """Run the delta program; returns the net signed change of each row."""
+        """Run the delta program and move the support tables; returns the net signed change of each row."""
+        result = self.preview(bound, changed)
+        self._move(self._program(bound, frozenset(changed)))
+        return result
+
+    def preview(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
+        """Run the delta program alone: the support tables stay as they are."""
         program = self._program(bound, frozenset(changed))
         if program.result is None:
             return Counter()
         self.ran = run(program.steps, self)
-        rows = self.connection.execute(self.renderer.render(program.result)).fetchall()
-        self._move(program)
-        return netted(rows)
+        return netted(self.connection.execute(self.renderer.render(program.result)).fetchall())
 
     def _program(self, bound: Bound, changed: frozenset[str]) -> Program:
         key = (bound.plan, changed)

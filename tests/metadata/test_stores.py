@@ -240,22 +240,6 @@ def test_a_view_can_change_in_parts(metadata: Metadata) -> None:
     assert metadata.views.update(view.id, shown=None).shown is None
 
 
-def test_a_view_takes_over_the_name_of_another(metadata: Metadata) -> None:
-    table = add_table(metadata, "sales")
-    old, new = (add_view(metadata, name, [table.id]) for name in ("Top", "top__new"))
-    metadata.ledger.append([LedgerEntry(view.table_id, 0, NOON) for view in (old, new)])
-    reader = add_view(metadata, "reader", [old.table_id])
-    with pytest.raises(MetadataError):  # all or nothing
-        metadata.views.take_over(old, new)
-    assert [view.name for view in metadata.views.all()] == ["reader", "Top", "top__new"]
-    metadata.views.remove(reader.id)
-    done = metadata.views.take_over(old, new)
-    assert (done.id, done.name, done.table_id) == (new.id, "Top", new.table_id)
-    assert metadata.views.get("top") == done
-    assert metadata.tables.get("top").id == new.table_id
-    assert metadata.ledger.last(old.table_id) is None
-
-
 def test_operations_are_listed_newest_first_and_outlive_their_view(metadata: Metadata) -> None:
     view = add_view(metadata, "Top", [])
     cut = Cut(NOON, {1: 1})

@@ -173,7 +173,7 @@ def state(wh: Warehouse) -> dict[str, Any]:
                 "problem": v.problem,
                 "fresh": fresh[v.name]["fresh"],
                 "pending": fresh[v.name]["pending_batches"],
-                "batches twice": twice(v.location),
+                "batches twice": twice(v.location, v.workings),
             }
             for v in wh.views()
         },
@@ -192,15 +192,11 @@ def rows(wh: Warehouse, location: str) -> list[str]:
     return sorted(map(str, wh.spark.sql(f"SELECT * FROM delta.`{location}`").collect()))
 
 
-def twice(location: str) -> list[str]:
+def twice(location: str, workings: str) -> list[str]:
     """Batches that were committed more than once."""
     found = []
-    for table, kind in (("mv", "refresh"), ("differential", "propagate")):
-        marks = [
-            c.mark["batch"]
-            for c in DeltaLog(f"{location}/{table}").newest_first()
-            if (c.mark or {}).get("kind") == kind
-        ]
+    for table, kind in ((f"{location}/mv", "refresh"), (f"{workings}/differential", "propagate")):
+        marks = [c.mark["batch"] for c in DeltaLog(table).newest_first() if (c.mark or {}).get("kind") == kind]
         found += [f"{kind} {batch}" for batch in set(marks) if marks.count(batch) > 1]
     return found
 

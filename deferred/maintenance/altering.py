@@ -1,0 +1,410 @@
+"""Changing the definition of a view: its name, place, history and the views that read it stay.
+
+The new rows take the place of the old ones in MV by one Delta commit, columns included: the commit point. Before it,
+the differential and support tables of the new definition are made in a folder of their own, and the definition is noted
+with the view. The commit names the note, so whoever looks at the view next, after a crash too, finds out whether it has
+the new definition (`settle`).
+
+| way | what is read | when |
+|---|---|---|
+| nothing | nothing | both texts have one plan |
+| from the view | MV and its pending batches | the new rows are some of the old ones, or other columns of them |
+| difference | the rows that only one of the two queries has | another WHERE, or another branch of a UNION ALL |
+| recomputed | the base tables | otherwise |
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from sqlglot import exp
+
+from deferred.algebra.bags import (
+    call,
+    column,
+    merge_nothing,
+    negated,
+    net,
+    overwrite,
+    select,
+    signed,
+    union_all,
+    written_out,
+)
+from deferred.algebra.nested import extends
+from deferred.algebra.operators import Scan
+from deferred.algebra.strategy import support_tables
+from deferred.algebra.types import Columns, as_read, is_padded
+from deferred.errors import DeferredError, InvalidInputError
+from deferred.log import ledger
+from deferred.log.context import Context
+from deferred.log.lease import Held
+from deferred.maintenance import definition as definitions
+from deferred.maintenance import support
+from deferred.maintenance.definition import Definition, query
+from deferred.maintenance.making import make_differential, remove_folder
+from deferred.maintenance.operation import Operation, Work, recorded, result
+from deferred.maintenance.settle import altered, confirm, settled
+from deferred.maintenance.view_tables import (
+    differential_path,
+    mv_path,
+    pending,
+    reached,
+    support_path,
+    view_application,
+)
+from deferred.maintenance.views import Prepared, prepared
+from deferred.maintenance.working import propagating, refreshing
+from deferred.metadata import Cut, ViewRecord
+from deferred.options import ViewOptions
+from deferred.spark import bags
+from deferred.spark.engine import Mark
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.comparing import Difference, OfView, compared, renamed
+from deferred.sql.dialect import delta_table
+from deferred.sql.render import ReadableLeaves, Renderer
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an alteration is given: the view, its definition and the new one, and the cut that both are taken at."""
+
+    context: Context
+    view: ViewRecord
+    new: Prepared
+    cut: Cut
+    temporaries: Temporaries
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to the new rows: its name, and why it is taken."""
+
+    reason: str
+    name: ClassVar[str]
+
+    def rows(self, job: Job) -> exp.Query | None:
+        """All rows of the view under its new definition, None where only a change of them is computed."""
+        return None
+
+    def changes(self, job: Job) -> exp.Query | None:
+        """new − old(s_p) as a signed bag that is not netted, for a view whose columns stay."""
+        return None
+
+
+class Nothing(Way):
+    """Both definitions have the same plan: only the text is stored."""
+
+    name = "nothing"
+
+
+class Recomputed(Way):
+    """Q_new at the current cut."""
+
+    name = "recomputed"
+
+    def rows(self, job: Job) -> exp.Query:
+        return query(job.new.definition, job.new.columns, job.cut)
+
+
+@dataclass(frozen=True)
+class FromView(Way):
+    """Π(σ((MV ∸ ∇MV) ⊎ ΔMV)): no base table is read for the rows."""
+
+    found: OfView
+    name: ClassVar[str] = "from the view"
+
+    def rows(self, job: Job) -> exp.Query | None:
+        if self.found.outputs is None:
+            return None
+        held = net(reached(job.view), job.view.columns)
+        rows = written_out(held, [name for name, _ in job.view.columns])
+        chosen = select(renamed(self.found.outputs, [name for name, _ in job.new.columns]), rows)
+        return chosen if self.found.condition is None else chosen.where(self.found.condition.copy(), copy=False)
+
+    def changes(self, job: Job) -> exp.Query | None:
+        """∇MV and ΔMV, without the rows of the view for which the condition is not true."""
+        names = [name for name, _ in job.view.columns]
+        left_out = select([exp.Star()], reached(job.view))
+        if self.found.condition is not None:
+            left_out.where(exp.Not(this=call("COALESCE", self.found.condition.copy(), exp.false())), copy=False)
+        else:
+            left_out.where(exp.false(), copy=False)
+        return union_all([_pending(job), negated(left_out, names)])
+
+
+@dataclass(frozen=True)
+class ByDifference(Way):
+    """∇MV and ΔMV, and the rows that only the new or only the old query has, at s_i."""
+
+    added: tuple[Definition, ...]
+    removed: tuple[Definition, ...]
+    name: ClassVar[str] = "difference"
+
+    def changes(self, job: Job) -> exp.Query | None:
+        names = [name for name, _ in job.view.columns]
+        assert job.view.propagated is not None
+        cut = replace(job.cut, versions={**job.view.propagated.versions, **job.cut.versions})
+        parts = [_pending(job)]
+        for definitions_, times in ((self.added, 1), (self.removed, -1)):
+            parts += [signed(query(part, job.view.columns, cut), names, times) for part in definitions_]
+        return union_all(parts)
+
+
+def _pending(job: Job) -> exp.Select:
+    """∇MV and ΔMV, which the new rows must not lose."""
+    return pending(job.view, job.view.applied_batch, job.view.propagated_batch)
+
+
+# ---- altering
+
+
+def alter(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Operation:
+    """Give a view another query, and other options where they are given; if that fails, it stays as it is."""
+    view = context.metadata.views.get(name)
+    with propagating(context, view) as propagation, refreshing(context, view) as held:
+        view = settled(context, context.metadata.views.get(name))
+        with recorded(context, "alter", view) as work:
+            work.from_cut = view.shown
+            settings = context.engine.settings()
+            with context.engine.meaning(settings):
+                new = _prepared(context, view, sql, options or view.options, settings)
+                way = choose(context, view, new)
+                work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
+                _alter(context, view, new, options or view.options, way, work, [propagation, held])
+        return result(context, work)
+
+
+def planned(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Way:
+    """How `alter` would do it; nothing is written."""
+    view = context.metadata.views.get(name)
+    settings = context.engine.settings()
+    with context.engine.meaning(settings):
+        return choose(context, view, _prepared(context, view, sql, options or view.options, settings, serve=False))
+
+
+def _prepared(
+    context: Context, view: ViewRecord, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
+) -> Prepared:
+    """The new query, bound; refused where it reads the view itself, or a view above it would break."""
+    above = _above(context, view)
+    new = prepared(context, sql, options, settings, serve=False)
+    for source in new.sources:
+        if source.id in above:
+            raise InvalidInputError(
+                f"View {view.name} cannot be defined by a query over {source.name}: that "
+                f"{'is the view itself, and no view reads itself' if source.id == view.table_id else 'reads it'}."
+            )
+    _refuse_breaking(context, view, new.columns)
+    return prepared(context, sql, options, settings) if serve else new
+
+
+def _above(context: Context, view: ViewRecord) -> set[int]:
+    """The tables of a view and of all views that read it, directly or not."""
+    found, waiting = set[int](), [view.table_id]
+    while waiting:
+        table = waiting.pop()
+        if table not in found:
+            found.add(table)
+            waiting += [user.table_id for user in context.metadata.views.dependents(table)]
+    return found
+
+
+def _refuse_breaking(context: Context, view: ViewRecord, columns: Columns) -> None:
+    """Refuse columns without one that a view above reads, or with another type of it."""
+    now = {name.casefold(): type_ for name, type_ in columns}
+    for user in context.metadata.views.dependents(view.table_id):
+        for name, type_ in definitions.load(context, user).read_columns(view.name):
+            found = now.get(name.casefold())
+            if found is None or not extends(as_read(found), as_read(type_)):
+                became = "no longer has" if found is None else f"has as {found}"
+                raise InvalidInputError(
+                    f"View {user.name} reads column {name} ({type_}) of view {view.name}, which the new definition "
+                    f"{became}. Keep the column, or alter {user.name} first."
+                )
+
+
+def _alter(
+    context: Context,
+    view: ViewRecord,
+    new: Prepared,
+    options: ViewOptions,
+    way: Way,
+    work: Work,
+    leases: Sequence[Held],
+) -> None:
+    under = [held.lease for held in leases]
+    remembered = new.remembered()
+    if isinstance(way, Nothing):
+        kept = replace(remembered, generation=view.definition.generation, tidied=view.definition.tidied)
+        work.to_cut = view.shown
+        work.state = "nothing"
+        context.metadata.views.update(view.id, under, sql=new.definition.sql, **options.to_dict(), definition=kept)
+        return
+    cut = new.cut if isinstance(way, Recomputed) else _cut_of(context, view, new)
+    assert cut is not None
+    work.to_cut = cut
+    remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
+    workings = f"{view.location}/{remembered.generation}"
+    batch = view.propagated_batch + 1
+    alteration = {
+        "id": work.id,
+        "sql": new.definition.sql,
+        "options": options.to_dict(),
+        "columns": [list(c) for c in new.columns],
+        "depends_on": [source.id for source in new.sources],
+        "definition": remembered.to_json(),
+    }
+    mark = Mark(
+        view_application(view),
+        leases[1].lease.committing,
+        {"kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json(), "alteration": work.id},
+    )
+    with context.engine.temporaries() as temporaries:
+        job = Job(context, view, new, cut, temporaries)
+        try:
+            with work.phase("compute"):
+                make_differential(context.engine, workings, new.columns)
+                support.create(context, new.definition, workings, cut)
+                switch = _computed(job, way, work, mark)
+            noted = replace(view.definition, alteration=alteration)
+            noting = context.metadata.views.update(view.id, under, definition=noted)
+        except BaseException:
+            remove_folder(workings)
+            raise
+        with work.phase("apply"):
+            switch()
+            confirm(mv_path(view.location), "refresh", work.id)
+    altered(context, noting, cut, batch, under)
+    _remove_workings(view, definitions.load(context, view))
+
+
+def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object]:
+    """Compute the new rows or what changes of them; returns the one commit that brings them into MV.
+
+    Whatever can go wrong with the query goes wrong here, before anything of the view has changed.
+    """
+    context, view, columns = job.context, job.view, job.new.columns
+    engine, mv, names = context.engine, mv_path(view.location), [name for name, _ in columns]
+    rows = way.rows(job)
+    if rows is not None:
+        computed = job.temporaries.compute("rows", rows)
+        work.rows_inserted = job.temporaries.rows(computed)
+        everything = select(map(column, names), computed)
+        if view.columns == columns:
+            return lambda: engine.commit(overwrite(delta_table(mv), names, everything), mark)
+        return lambda: bags.replace(engine, mv, columns, everything, mark)
+    change = way.changes(job)
+    assert change is not None
+    netted = job.temporaries.compute("change", net(change, columns), 0)
+    key = job.new.remembered().key
+    key = key if key == view.definition.key else ()
+    work.rows_deleted, work.rows_inserted = bags.count_changes(engine, job.temporaries, netted)
+    if not work.rows_deleted and not work.rows_inserted:
+        return lambda: engine.commit(merge_nothing(delta_table(mv)), mark)
+    return lambda: bags.apply(engine, job.temporaries, mv, columns, netted, mark, key)
+
+
+def _remove_workings(view: ViewRecord, old: Definition) -> None:
+    """Remove the differential and support tables of the definition that a view had."""
+    if view.definition.generation:
+        remove_folder(view.workings)
+        return
+    remove_folder(differential_path(view.workings))
+    for name in support_tables(old.plan) if old.bound is not None else ():
+        remove_folder(support_path(view.workings, name))
+
+
+# ---- the choice
+
+
+def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
+    """The way that reads least, of those that are surely right."""
+    old = definitions.load(context, view)
+    same_settings = dict(view.definition.settings or {}) == dict(new.settings)
+    if old.bound is None or new.definition.bound is None:
+        return Recomputed("One of the definitions has no plan that could be compared.")
+    if not same_settings:
+        return Recomputed("The settings of the session are others than those under which the view was defined.")
+    if _is_same(old, view.columns, new):
+        return Nothing("Both texts have the same plan.")
+    if view.state != "active" or view.propagated is None:
+        return Recomputed("The view's log is lost.")
+    if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
+        return Recomputed("The view reads a CHAR column, whose values are padded where they are compared.")
+    cut = _cut_of(context, view, new)
+    found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
+    if cut is None or found is None:
+        return Recomputed("The new rows do not follow from the old ones by a condition, columns or branches alone.")
+    if isinstance(found, OfView):
+        if found.outputs is None:
+            return FromView("The new rows are those of the view for which one more condition holds.", found)
+        outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
+        if tuple(context.engine.columns(outputs)) == tuple(new.columns):
+            return FromView("The new columns follow from those of the view.", found)
+    elif view.columns == new.columns:
+        parts = _defined(context, found)
+        if parts is not None:
+            return ByDifference(_why(found), *parts)
+    return Recomputed("The types of the columns change.")
+
+
+def _why(found: Difference) -> str:
+    told = [
+        f"{word} {'; '.join(queries)}"
+        for word, queries in (("Added:", found.added), ("Removed:", found.removed))
+        if queries
+    ]
+    return " ".join(told)
+
+
+def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...], tuple[Definition, ...]] | None:
+    """The queries of a difference, bound; None where one of them has no plan."""
+    try:
+        return (
+            tuple(definitions.define(context, sql, strict=True) for sql in found.added),
+            tuple(definitions.define(context, sql, strict=True) for sql in found.removed),
+        )
+    except DeferredError:
+        return None
+
+
+def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
+    """s_i for the tables of the new query; None where a table that the view did not read was not known by then."""
+    assert view.propagated is not None
+    past = view.propagated
+    if all(source.id in past.versions for source in new.sources):
+        return Cut(past.timestamp, {source.id: past.versions[source.id] for source in new.sources})
+    if any(context.metadata.ledger.at(source.id, past.timestamp) is None for source in new.sources):
+        return None
+    cut = ledger.cut(context, new.sources, past.timestamp, None)
+    agrees = all(past.versions.get(table, version) == version for table, version in cut.versions.items())
+    return cut if agrees else None
+
+
+def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
+    """Whether two definitions have one plan, up to the ids of its columns, over the same tables and types."""
+    tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
+    return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
+
+
+def _normal(definition: Definition) -> str:
+    """A plan as SQL in which the ids of columns are numbered as they come, with their types."""
+    plan = definition.plan
+    ids = {c for node in plan.walk() for c in node.columns}
+    written = Renderer(ReadableLeaves()).render(plan)
+    if any(name in ids for node in plan.walk() if isinstance(node, Scan) for name in node.names):
+        return written
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in ids:
+            return found[0]
+        return numbers.setdefault(name, f"#{len(numbers)} {definition.column_types.get(name)}")
+
+    return re.sub(r"`((?:[^`]|``)*)`", numbered, written)

@@ -1,0 +1,201 @@
+"""Fresh reads: a view as it is at a cut, whatever its tables show at present. Nothing is refreshed or written.
+
+(MV ∸ ∇MV) ⊎ ΔMV is the view at s_i. The log's delta from s_i to the cut is what a propagate would compute, by the same
+strategies; instead of becoming a batch it is added for this one reader. No lease is taken: versions of the tables are
+read, which no operation changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deferred.algebra.bags import column, net, select, union_all, with_changes, written_out
+from deferred.algebra.scalar import Scalar, conjunction, conjuncts, substitute
+from deferred.algebra.scalar import column as plan_column
+from deferred.algebra.selecting import holds_anywhere, selected
+from deferred.errors import InvalidInputError, LogLostError
+from deferred.log import ledger
+from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
+from deferred.log.sources import source_of
+from deferred.maintenance import definition as definitions
+from deferred.maintenance import held as helds
+from deferred.maintenance import support
+from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
+from deferred.maintenance.definition import Definition, query
+from deferred.maintenance.held import Held, latest_until, not_after
+from deferred.maintenance.strategies import INCREMENTAL, Job, choose
+from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.spark import bags
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.dialect import own_scalar, parse_scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHANGES = "deferred_fresh_changes"
+"""The name under which the last statement reads the changes that MV does not show."""
+
+
+def fresh_rows(context: Context, name: str, where: str | None = None, as_of: datetime | None = None) -> DataFrame:
+    """The rows of a view at the current cut, or at that of a time, for which a condition holds."""
+    view, held = helds.newest(context, name)
+    if where is not None:
+        chosen(context, view, held.rows(view), where)  # Spark refuses a condition that it does not understand
+    tables = synced_tables(context, view)
+    state: Held | None = held
+    if as_of is None:
+        cut = ledger.cut(context, tables, None, held.cut)
+    else:
+        cut = cut_at(context, view, tables, as_of)
+        state = held if not_after(held.cut, cut) else latest_until(view, cut)
+    if state is not None and state.cut.versions == cut.versions and state.batch == state.applied:
+        return chosen(context, view, state.rows(view), where)
+    with context.engine.meaning(view.definition.settings):
+        return _Reading(context, view, tables, cut, where).rows(state)
+
+
+def chosen(
+    context: Context, view: ViewRecord, rows: exp.Expr, where: str | None, frames: dict[str, DataFrame] | None = None
+) -> DataFrame:
+    """The rows for which a condition holds, under the name of the view, in the user's session."""
+    statement = select([column(name) for name, _ in view.columns], rows, view.name)
+    if where is not None:
+        statement.where(_condition(where), copy=False)
+    return context.engine.sql(statement, frames)
+
+
+def _condition(where: str) -> exp.Expr:
+    condition = own_scalar(where)
+    if parse_scalar(where).find(exp.Query) is not None:
+        raise InvalidInputError(
+            f"where must be a condition on the columns of the view, without a subquery: {where}. "
+            f"Use sql() for a query over several tables."
+        )
+    return condition
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One fresh read of a view at a cut."""
+
+    context: Context
+    view: ViewRecord
+    tables: Sequence[TableRecord]
+    cut: Cut
+    where: str | None
+
+    def rows(self, state: Held | None) -> DataFrame:
+        """The view at the cut: from a state that its tables hold, or where they hold none from its base tables."""
+        definition = definitions.load(self.context, self.view)
+        for source in self.tables:
+            source_of(self.context, source).check_columns(definition.read_columns(source.name))
+        if state is None or definition.bound is None:
+            return self._computed(definition)
+        pushed = self._pushed(definition)
+        expected = size(self.context, definition, state.cut, self.cut)
+        with self.context.engine.temporaries(expected.settings) as temporaries:
+            logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
+            supports = support.held_at(self.view, definition, state.batch)
+            choice = choose(self.context, self.view, definition, logs, has_support=supports is not None)
+            if logs.total and choice.strategy is not INCREMENTAL:
+                return self._computed(definition)
+            changes = [state.changes(self.view)]
+            if pushed is not None:
+                changes[0].where(pushed.condition, copy=False)
+                definition = pushed.definition
+            if logs.total:
+                job = Job(self.context, self.view, definition, self.cut, logs, supports or {}, temporaries)
+                changes.append(select([exp.Star()], INCREMENTAL.run(job).rows))
+            return self._with_changes(state, changes, logs, temporaries)
+
+    def _with_changes(
+        self, state: Held, changes: Sequence[exp.Query], logs: Logs, temporaries: Temporaries
+    ) -> DataFrame:
+        """MV with some changes, netted. They leave the operation's session; MV is read in the user's."""
+        context, view = self.context, self.view
+        netted = temporaries.compute("fresh", net(union_all(changes), view.columns), logs.total)
+        deleted, inserted = bags.count_changes(context.engine, temporaries, netted)
+        rows: exp.Expr = state.rows(view)
+        if not deleted and not inserted:
+            return chosen(context, view, rows, self.where)
+        frames = {CHANGES: temporaries.lasting(netted, context.engine.spark)}
+        names = [name for name, _ in view.columns]
+        if deleted:
+            rows = with_changes(rows, view.columns, exp.to_table(CHANGES))
+        else:
+            rows = union_all([select(map(column, names), rows), written_out(exp.to_table(CHANGES), names)])
+        return chosen(context, view, rows, self.where, frames)
+
+    def _computed(self, definition: Definition) -> DataFrame:
+        """Q at the cut, from the base tables. Its meaning is the view's, so it may have to run in another session."""
+        self._refuse_lost_versions(definition)
+        rows = query(definition, self.view.columns, self.cut)
+        if self._means_the_same:
+            return chosen(self.context, self.view, rows, self.where)
+        with self.context.engine.temporaries() as temporaries:
+            computed = temporaries.compute("fresh", rows, 0)
+            frames = {CHANGES: temporaries.lasting(computed, self.context.engine.spark)}
+        return chosen(self.context, self.view, exp.to_table(CHANGES), self.where, frames)
+
+    def _refuse_lost_versions(self, definition: Definition) -> None:
+        """Say so now if a base table can no longer be read at the cut: the rows themselves are read later."""
+        for source in definition.tables.values():
+            version, log = self.cut.versions[source.id], DeltaLog(source.location)
+            gone = log.missing_at(version) if version != log.version else None
+            if gone is not None:
+                raise LogLostError(
+                    f"View {self.view.name} cannot be read as of {self.cut.timestamp.isoformat()}: Delta no longer has "
+                    f"version {version} of {source.name} ({gone} does not exist), and the view's own tables do not "
+                    f"reach back so far. Choose a later time."
+                )
+
+    # ---- the condition
+
+    @property
+    def _means_the_same(self) -> bool:
+        """Whether SQL means the same in the user's session and in the view's."""
+        settings = self.view.definition.settings
+        return settings is None or dict(settings) == self.context.engine.settings()
+
+    def _pushed(self, definition: Definition) -> _Pushed | None:
+        """The part of the condition that can be asked of any row, of the pending changes and below the plan's nodes.
+
+        It must mean the same there as at the end, where the whole condition is asked: under the view's settings, of
+        columns that have the same types in the view and in its plan.
+        """
+        if self.where is None or not self._means_the_same:
+            return None
+        types = dict(self.view.columns)
+        ids = {
+            name.casefold(): id_
+            for id_, name in definitions.output(definition, self.view.columns)
+            if types[name].casefold() == definition.column_types[id_].casefold()
+        }
+        known = {id_: definition.column_types[id_] for id_ in ids.values()}
+        on_plan = []
+        for part in conjuncts(parse_scalar(self.where)):
+            read = list(part.find_all(exp.Column))
+            if all(len(c.parts) == 1 and c.name.casefold() in ids for c in read):
+                there = substitute(part, {c.name: plan_column(ids[c.name.casefold()]) for c in read})
+                on_plan += [there] if holds_anywhere(there, known) else []
+        condition = conjunction(on_plan)
+        if condition is None:
+            return None
+        assert definition.bound is not None
+        plan = selected(definition.plan, condition, definition.column_types)
+        names = {id_: column(name) for id_, name in definitions.output(definition, self.view.columns)}
+        return _Pushed(replace(definition, bound=replace(definition.bound, plan=plan)), substitute(condition, names))
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """A definition that reads only what a condition needs, and the condition on the view's own columns."""
+
+    definition: Definition
+    condition: Scalar

@@ -1,0 +1,132 @@
+"""Views whose definition changes: every way gives the view that would be made anew, and the views above follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred.errors import InvalidInputError
+from tests.engine.support import Death, assert_fresh, bag, dying, mv, recomputed, refused, state_of
+
+pytestmark = pytest.mark.slow
+
+START = "SELECT a, b, s FROM r WHERE a > 0"
+STEPS = [
+    ("select a, b, s -- the same\nfrom r where a > 0", "nothing"),
+    ("SELECT a, b, s FROM r WHERE a > 0 AND s = 'x'", "from the view"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x' UNION ALL SELECT a, a, 't' FROM t", "difference"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
+    ("SELECT s, a * 2 AS `two a` FROM r WHERE a >= 0 AND s = 'x'", "from the view"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s", "recomputed"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
+    ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
+]
+
+
+def as_of_s_i(wh: Any, sql: str) -> Any:
+    """A recomputation at the cut that the view shows."""
+    (view,) = wh.views()
+    return recomputed(wh, sql, {t.name: view.shown.versions[t.id] for t in wh.base_tables() if t.id in view.depends_on})
+
+
+def test_every_way_gives_the_view_made_anew(tables: Any) -> None:
+    wh = tables
+    wh.create_view("v", START, refresh_policy="incremental")
+    place = mv(wh, "v")
+    renamed = "WITH c AS (SELECT x.a, x.b, x.s FROM r AS x) SELECT y.a, b, s FROM c y WHERE y.a > 0"
+    assert wh.plan_alteration("v", renamed.replace(" c ", " d ")).name == wh.plan_alteration("v", renamed).name
+    for number, (sql, way) in enumerate(STEPS):
+        wh.sql(f"INSERT INTO r VALUES ({number % 3}, {number}, 'x'), (0, {number}, 'x'), (NULL, 1, 'y')")
+        wh.sql(f"DELETE FROM r WHERE b = {number - 2}")
+        if number % 2:
+            wh.propagate("v")
+            wh.sql(f"INSERT INTO t VALUES ({number}, 1.00)")
+        assert wh.plan_alteration("v", sql).name == way
+        done = wh.alter_view("v", sql)
+        assert (done.strategy, done.kind) == (way, "alter"), sql
+        assert wh.views()[0].sql == sql
+        if way != "nothing":
+            shown, wanted = wh.read("v"), as_of_s_i(wh, sql)
+            assert shown.columns == wanted.columns
+            assert bag(shown) == bag(wanted), sql
+        wh.verify("v")
+    assert mv(wh, "v") == place
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+    assert {entry.kind for entry in wh.history("v")} >= {"alter", "propagate", "refresh"}
+
+
+def test_views_above_stay_and_follow(tables: Any) -> None:
+    wh = tables
+    wh.create_view("v", "SELECT a, b, s FROM r")
+    wh.create_view("w", "SELECT s, COUNT(a) AS n FROM v GROUP BY s", scenario="immediate")
+    wh.create_view("other", "SELECT a FROM r")
+    before = state_of(wh)
+    with refused(InvalidInputError, "w", "column a"):
+        wh.alter_view("v", "SELECT b, s FROM r")
+    with refused(InvalidInputError, "w", "column s", "int"):
+        wh.alter_view("v", "SELECT a, b AS s FROM r")
+    with refused(InvalidInputError, "w", "reads it"):
+        wh.alter_view("v", "SELECT 1 AS a, s FROM w")
+    assert state_of(wh) == before
+    wh.alter_view("v", "SELECT s, a + 1 AS a FROM r WHERE a > 1")
+    assert bag(wh.read("w")) == {("y", 1): 1}
+    wh.sql("INSERT INTO r VALUES (5, 5, 'new')")
+    wh.refresh("v")
+    assert bag(wh.read("w")) == {("y", 1): 1, ("new", 1): 1}
+    wh.verify("w")
+    wh.create_view("late", "SELECT COUNT(*) AS n FROM r")
+    wh.alter_view("other", "SELECT n FROM late", scenario="immediate")  # a view of an earlier one over a later one
+    wh.sql("INSERT INTO r VALUES (6, 6, 'new')")
+    wh.refresh("late")
+    assert bag(wh.read("other")) == bag(wh.read("late"))
+
+
+@pytest.fixture
+def alteration(tables: Any) -> Any:
+    wh = tables
+    wh.create_view("v", START, refresh_policy="incremental")
+    wh.sql("INSERT INTO r VALUES (7, 7, 'x')")
+    wh.propagate("v")
+    return wh
+
+
+NEW = "SELECT s, COUNT(*) AS n FROM r GROUP BY s"
+
+
+@pytest.mark.parametrize(("where", "is_new"), [("Delta: replacement", False), ("the switch", True)])
+def test_a_crash_leaves_the_old_definition_or_the_new_one(
+    alteration: Any, monkeypatch: pytest.MonkeyPatch, where: str, is_new: bool
+) -> None:
+    from deferred import failpoints
+    from deferred.maintenance import altering
+
+    wh = alteration
+
+    def reached(place: str) -> None:
+        if place.startswith(where):
+            raise Death
+
+    def killed(*_: Any) -> None:
+        raise Death
+
+    monkeypatch.setattr(failpoints, "reached", reached)
+    if is_new:
+        monkeypatch.setattr(altering, "altered", killed)
+    with dying():
+        wh.alter_view("v", NEW)
+    monkeypatch.undo()
+    assert wh.read("v").columns == (["s", "n"] if is_new else ["a", "b", "s"])
+    wh.verify("v")
+    assert wh.views()[0].sql == (NEW if is_new else START)
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+    if not is_new:
+        wh.alter_view("v", NEW)
+        assert_fresh(wh, "v")
+    folder = Path(wh.views()[0].location)
+    wh.gc(retain_hours=0)
+    assert sorted(p.name for p in folder.iterdir()) == sorted([wh.views()[0].definition.generation, "mv"])

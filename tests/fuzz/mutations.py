@@ -1,0 +1,95 @@
+"""Edits of a view's text, as people make them: conditions, columns, branches, order of clauses."""
+
+from __future__ import annotations
+
+from random import Random
+
+from sqlglot import exp
+
+from deferred.algebra.scalar import conjunction, conjuncts
+from deferred.sql.dialect import ViewSQL, parse_query
+
+
+def mutated(sql: str, random: Random, edits: int) -> str:
+    """A query with some edits, which may be none where a clause for one is missing."""
+    query = parse_query(sql)
+    for _ in range(edits):
+        query = random.choice(EDITS)(query, random)
+    return query.sql(dialect=ViewSQL)
+
+
+def _selects(query: exp.Query) -> list[exp.Select]:
+    """The outermost SELECTs: the query itself, or the branches of a set operation."""
+    if isinstance(query, exp.SetOperation):
+        return [s for side in (query.this, query.expression) for s in _selects(side.unnest())]
+    return [query] if isinstance(query, exp.Select) else []
+
+
+def narrowed(query: exp.Query, random: Random) -> exp.Query:
+    """One more condition, on a column that the query shows."""
+    for select in random.sample(_selects(query), min(1, len(_selects(query)))):
+        columns = [item.unalias() for item in select.expressions if isinstance(item.unalias(), exp.Column)]
+        if columns:
+            condition = random.choice((exp.Is(this=random.choice(columns).copy(), expression=exp.Null()), None))
+            value = random.choice(columns).copy()
+            condition = condition or exp.EQ(this=value, expression=value.copy())
+            select.where(condition if random.random() < 0.5 else exp.Not(this=condition), copy=False)
+    return query
+
+
+def widened(query: exp.Query, random: Random) -> exp.Query:
+    """One condition less, or the opposite one."""
+    for select in _selects(query):
+        where = select.args.get("where")
+        if where is None:
+            continue
+        parts = conjuncts(where.this)
+        place = random.randrange(len(parts))
+        parts[place : place + 1] = random.choice(([], [exp.Not(this=exp.Paren(this=parts[place].copy()))]))
+        rest = conjunction(parts)
+        select.set("where", None if rest is None else exp.Where(this=rest))
+        break
+    return query
+
+
+def shown_otherwise(query: exp.Query, random: Random) -> exp.Query:
+    """A column less, or twice, or in another place."""
+    if isinstance(query, exp.Select) and len(query.expressions) > 1:
+        items = list(query.expressions)
+        place = random.randrange(len(items))
+        moved = items.pop(place)
+        if random.random() < 0.5:
+            items.append(moved)
+        query.set("expressions", items)
+    return query
+
+
+def another_branch(query: exp.Query, random: Random) -> exp.Query:
+    """Its first SELECT once more, or a branch less."""
+    if isinstance(query, exp.Union) and not query.args.get("distinct") and random.random() < 0.5:
+        return query.this.unnest() if isinstance(query.this.unnest(), exp.Query) else query
+    clauses = ("order", "limit", "offset", "with_")
+    if isinstance(query, (exp.Select, exp.Union)) and not any(query.args.get(c) for c in clauses):
+        copy = _selects(query)[0].copy() if _selects(query) else query.copy()
+        return exp.Union(this=query, expression=widened(copy, random), distinct=False)
+    return query
+
+
+def filtered_groups(query: exp.Query, random: Random) -> exp.Query:
+    """One more condition on groups."""
+    if isinstance(query, exp.Select) and query.args.get("group"):
+        shown = [item.unalias() for item in query.expressions]
+        query.having(exp.Not(this=exp.Is(this=random.choice(shown).copy(), expression=exp.Null())), copy=False)
+    return query
+
+
+def reordered(query: exp.Query, random: Random) -> exp.Query:
+    """The same conditions in another order."""
+    for select in _selects(query):
+        where = select.args.get("where")
+        if where is not None:
+            select.set("where", exp.Where(this=conjunction(reversed(conjuncts(where.this)))))
+    return query
+
+
+EDITS = (narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered)
