@@ -24,7 +24,6 @@ from typing import ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import (
-    Columns,
     call,
     column,
     merge_nothing,
@@ -39,7 +38,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.nested import extends
 from deferred.algebra.operators import Scan
 from deferred.algebra.strategy import support_tables
-from deferred.algebra.types import as_read, is_padded
+from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context

@@ -102,7 +102,7 @@ class _Reading:
         with self.context.engine.temporaries(expected.settings) as temporaries:
             logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
             supports = support.held_at(self.view, definition, state.batch)
-            choice = choose(self.context, self.view, definition, logs, kept=supports is not None)
+            choice = choose(self.context, self.view, definition, logs, has_support=supports is not None)
             if logs.total and choice.strategy is not INCREMENTAL:
                 return self._computed(definition)
             changes = [state.changes(self.view)]

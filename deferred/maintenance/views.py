@@ -51,7 +51,7 @@ class Prepared:
     """A query that may become a view: bound, with its columns, at the cut at which it is first computed."""
 
     definition: Definition
-    columns: definitions.Columns
+    columns: Columns
     sources: Sequence[TableRecord]
     cut: Cut
     settings: Mapping[str, str]
