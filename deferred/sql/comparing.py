@@ -14,7 +14,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.bags import alias, call, column
 from deferred.algebra.scalar import all_true, conjunction, conjuncts
-from deferred.sql.dialect import parse_query, text
+from deferred.sql.dialect import parse_query, seen, text
 from deferred.sql.functions import GENERATORS
 
 
@@ -44,7 +44,7 @@ def compared(old: str, new: str, names: Sequence[str]) -> OfView | Difference | 
     Difference(added=('SELECT a FROM t WHERE a > 2 AND NOT COALESCE(a > 3, FALSE)',), removed=('SELECT a FROM t WHERE \
 a > 3 AND NOT COALESCE(a > 2, FALSE)',))
     """
-    before, after = parse_query(old), parse_query(new)
+    before, after = parse_query(seen(old)), parse_query(seen(new))  # without comments
     return _of_view(before, after, names) or _difference(before, after)
 
 
