@@ -37,6 +37,7 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.nested import extends
 from deferred.algebra.operators import Scan
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
@@ -48,6 +49,7 @@ from deferred.maintenance import support
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
+from deferred.maintenance.rounds import computed
 from deferred.maintenance.settle import altered, confirm, settled
 from deferred.maintenance.view_tables import (
     differential_path,
@@ -65,7 +67,7 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.comparing import Difference, OfView, compared, renamed
-from deferred.sql.dialect import delta_table
+from deferred.sql.dialect import delta_table, parse_query, seen, text
 from deferred.sql.render import ReadableLeaves, Renderer
 
 
@@ -265,11 +267,12 @@ def _alter(
         {"kind": "refresh", "operation": work.id, "batch": batch, "cut": cut.to_json(), "alteration": work.id},
     )
     with context.engine.temporaries() as temporaries:
-        job = Job(context, view, new, cut, temporaries)
         try:
             with work.phase("compute"):
+                at_cut = replace(new, definition=computed(new.definition, cut, temporaries))
+                job = Job(context, view, at_cut, cut, temporaries)
                 make_differential(context.engine, workings, new.columns)
-                support.create(context, new.definition, workings, cut)
+                support.create(context, job.new.definition, workings, cut)
                 switch = _computed(job, way, work, mark)
             noted = replace(view.definition, alteration=alteration)
             noting = context.metadata.views.update(view.id, under, definition=noted)
@@ -292,9 +295,9 @@ def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object
     engine, mv, names = context.engine, mv_path(view.location), [name for name, _ in columns]
     rows = way.rows(job)
     if rows is not None:
-        computed = job.temporaries.compute("rows", rows)
-        work.rows_inserted = job.temporaries.rows(computed)
-        everything = select(map(column, names), computed)
+        held = job.temporaries.compute("rows", rows)
+        work.rows_inserted = job.temporaries.rows(held)
+        everything = select(map(column, names), held)
         if view.columns == columns:
             return lambda: engine.commit(overwrite(delta_table(mv), names, everything), mark)
         return lambda: bags.replace(engine, mv, columns, everything, mark)
@@ -336,6 +339,8 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return Recomputed("The view's log is lost.")
     if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
         return Recomputed("The view reads a CHAR column, whose values are padded where they are compared.")
+    if has_recursion(old.plan) or has_recursion(new.definition.plan):
+        return Recomputed("A recursion is computed in rounds, from the base tables.")
     cut = _cut_of(context, view, new)
     found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
     if cut is None or found is None:
@@ -393,8 +398,13 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
 
 
 def _normal(definition: Definition) -> str:
-    """A plan as SQL in which the ids of columns are numbered as they come, with their types."""
+    """A plan as SQL in which the ids of columns are numbered as they come, with their types.
+
+    A recursion runs in rounds and is not in that SQL: there the text itself is compared, without its comments.
+    """
     plan = definition.plan
+    if has_recursion(plan):
+        return text(parse_query(seen(definition.sql)))
     ids = {c for node in plan.walk() for c in node.columns}
     written = Renderer(ReadableLeaves()).render(plan)
     if any(name in ids for node in plan.walk() if isinstance(node, Scan) for name in node.names):

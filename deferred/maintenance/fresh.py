@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import column, net, select, union_all, with_changes, written_out
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.scalar import Scalar, conjunction, conjuncts, substitute
 from deferred.algebra.scalar import column as plan_column
 from deferred.algebra.selecting import holds_anywhere, selected
@@ -29,6 +30,7 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
+from deferred.maintenance.rounds import computed
 from deferred.maintenance.strategies import INCREMENTAL, Job, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -135,12 +137,13 @@ class _Reading:
     def _computed(self, definition: Definition) -> DataFrame:
         """Q at the cut, from the base tables. Its meaning is the view's, so it may have to run in another session."""
         self._refuse_lost_versions(definition)
-        rows = query(definition, self.view.columns, self.cut)
-        if self._means_the_same:
-            return chosen(self.context, self.view, rows, self.where)
+        in_rounds = definition.bound is not None and has_recursion(definition.plan)
+        if self._means_the_same and not in_rounds:
+            return chosen(self.context, self.view, query(definition, self.view.columns, self.cut), self.where)
         with self.context.engine.temporaries() as temporaries:
-            computed = temporaries.compute("fresh", rows, 0)
-            frames = {CHANGES: temporaries.lasting(computed, self.context.engine.spark)}
+            at_cut = computed(definition, self.cut, temporaries)
+            rows = temporaries.compute("fresh", query(at_cut, self.view.columns, self.cut), 0)
+            frames = {CHANGES: temporaries.lasting(rows, self.context.engine.spark)}
         return chosen(self.context, self.view, exp.to_table(CHANGES), self.where, frames)
 
     def _refuse_lost_versions(self, definition: Definition) -> None:

@@ -233,7 +233,7 @@ def _append(
     rows: exp.Query,
 ) -> None:
     """Append what a batch changes: few rows come to the driver, which writes them itself."""
-    path = support_path(view.location, name)
+    path = support_path(view.workings, name)
     if expected <= LOCAL_ROWS:
         computed = temporaries.compute(f"{name}_rows", rows, expected)
         local = temporaries.local(computed)

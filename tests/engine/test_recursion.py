@@ -63,6 +63,21 @@ def test_a_view_over_a_hierarchy(warehouse: Any, staff: str) -> None:
     assert wh.verify("reports").holds
 
 
+def test_a_recursion_is_read_fresh_and_altered(warehouse: Any, staff: str) -> None:
+    wh = warehouse
+    wh.create_view("reports", REPORTS, refresh_policy="incremental_strict")
+    created = wh.find_view("reports").shown.timestamp
+    wh.spark.sql(f"INSERT INTO delta.`{staff}` VALUES (6, 5)")
+    assert bag(wh.read("reports", fresh=True)) == {(None, 6): 1, (1, 5): 1, (2, 3): 1, (4, 2): 1, (5, 1): 1}
+    assert bag(wh.read("reports", as_of=created, where="boss = 1")) == {(1, 4): 1}
+    wh.alter_view("reports", REPORTS.replace("FROM staff\n", "FROM staff WHERE boss > 1\n"))
+    assert bag(wh.read("reports")) == {(None, 3): 1, (1, 3): 1, (2, 3): 1, (4, 2): 1, (5, 1): 1}
+    wh.spark.sql(f"DELETE FROM delta.`{staff}` WHERE id = 6")
+    assert wh.refresh("reports").strategy == "incremental"
+    assert wh.verify("reports").holds
+    assert people(wh) == {None: 2, 1: 2, 2: 2, 4: 1}
+
+
 def test_an_endless_recursion_is_stopped(warehouse: Any, staff: str) -> None:
     wh = warehouse
     wh.create_view("levels", LEVELS, refresh_policy="incremental_strict")
