@@ -118,14 +118,20 @@ def dying() -> Iterator[None]:
 
 
 def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let the process die when it is about to make the commit after `count` of them."""
-    original = Engine.commit
+    """Let the process die when it is about to make the commit after `count` of them, by Spark or by the driver."""
     made = [0]
 
-    def commit(self: Engine, statement: str, mark: Any, **more: Any) -> None:
-        if made[0] == count:
-            raise Death
-        made[0] += 1
-        original(self, statement, mark, **more)
+    def counted(name: str) -> None:
+        original = getattr(Engine, name)
 
-    monkeypatch.setattr(Engine, "commit", commit)
+        def commit(self: Engine, *arguments: Any, **more: Any) -> Any:
+            if made[0] == count:
+                raise Death
+            result = original(self, *arguments, **more)
+            made[0] += result is not False  # the driver leaves some commits to Spark
+            return result
+
+        monkeypatch.setattr(Engine, name, commit)
+
+    for name in ("commit", "append_rows", "replace_rows"):
+        counted(name)
