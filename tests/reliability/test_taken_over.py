@@ -47,7 +47,7 @@ def before_statement(word: str, act: Callable[[], None]) -> Iterator[None]:
     todo = [act]
 
     def analyzed(spark: Any, statement: Any) -> Any:
-        if todo and word in engine._text(statement):
+        if todo and word in engine.statement_text(statement):
             todo.pop()()
         return run(spark, statement)
 
@@ -64,7 +64,7 @@ def before_commit(word: str, act: Callable[[], None]) -> Iterator[None]:
     todo = [act]
 
     def committing(self: Engine, statement: Any, mark: Any, **more: Any) -> None:
-        if todo and word in engine._text(statement):
+        if todo and word in engine.statement_text(statement):
             todo.pop()()
         commit(self, statement, mark, **more)
 
