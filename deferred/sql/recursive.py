@@ -15,6 +15,7 @@ from deferred.algebra.operators import (
     Aggregate,
     Distinct,
     Filter,
+    Generate,
     Join,
     Limit,
     OuterJoin,
@@ -169,6 +170,10 @@ THROUGH: Mapping[type[Plan], str] = {
     SetOperation: "EXCEPT or INTERSECT",
     Recursion: "another recursion",
 }
+"""What the operators are called that a recursion may not go through."""
+
+MONOTONE = (Filter, Project, Join, Generate, UnionAll, Distinct, OuterJoin)
+"""The only operators that a recursion may go through: more rows in give no fewer rows out. OuterJoin for some kinds."""
 
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
@@ -194,9 +199,8 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return 1
         if not any(counts):
             return 0
-        for kind, what in THROUGH.items():
-            if isinstance(node, kind):
-                refuse(what)
+        if not isinstance(node, MONOTONE):
+            refuse(THROUGH.get(type(node), type(node).__name__))
         if isinstance(node, OuterJoin):
             if node.kind not in (SEMI, ANTI):
                 refuse("an outer join")

@@ -11,10 +11,23 @@ from sqlglot import exp
 
 from deferred.algebra import operators, plan
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Scan, Stored, Temporary
+from deferred.algebra.operators import (
+    Change,
+    Filter,
+    Kept,
+    Net,
+    Reference,
+    Repeat,
+    Restrict,
+    Scan,
+    Stored,
+    Temporary,
+    Values,
+)
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.plan import PARTS, Derived, Keys, Plan, free, transformed
 from deferred.algebra.scalar import column
+from deferred.sql.recursive import MONOTONE, THROUGH
 from tests.algebra import strategies
 
 for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
@@ -66,6 +79,12 @@ def test_every_operator_states_every_part(operator: type[Plan]) -> None:
 def test_random_plans_contain_every_operator_that_a_query_can_have() -> None:
     drawn = {**strategies.FORMS, **strategies.LEAVES, **strategies.ONLY_KEEPING}
     assert set(drawn) == {c for c in OPERATORS if not issubclass(c, Derived)}, "an operator has a form in strategies.py"
+
+
+def test_every_operator_is_monotone_or_refused_in_a_recursion() -> None:
+    """One that nobody has thought about is refused; here it must be named one way or the other."""
+    decided = {*MONOTONE, *THROUGH, Scan, Values, Reference, Kept}  # the last have no input, or come after binding
+    assert {c for c in OPERATORS if not issubclass(c, Derived)} == decided
 
 
 DERIVED = (
