@@ -415,7 +415,7 @@ class Linear(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Barrier, Leaf, abstract=True):
+class QueryLeaf(Barrier, Leaf, abstract=True):
     """A leaf of a query: rows that are there, of which nothing is computed and nothing kept."""
 
     one_row = False
