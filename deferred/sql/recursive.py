@@ -15,7 +15,6 @@ from deferred.algebra.operators import (
     Aggregate,
     Distinct,
     Filter,
-    Generate,
     Join,
     Limit,
     OuterJoin,
@@ -170,10 +169,7 @@ THROUGH: Mapping[type[Plan], str] = {
     SetOperation: "EXCEPT or INTERSECT",
     Recursion: "another recursion",
 }
-"""What the operators are called that a recursion may not go through."""
-
-MONOTONE = (Filter, Project, Join, Generate, UnionAll, Distinct, OuterJoin)
-"""The only operators that a recursion may go through: more rows in give no fewer rows out. OuterJoin for some kinds."""
+"""What operators are called in SQL that a recursion may not go through; others are called by their own name."""
 
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
@@ -199,7 +195,7 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return 1
         if not any(counts):
             return 0
-        if not isinstance(node, MONOTONE):
+        if not node.in_recursion:
             refuse(THROUGH.get(type(node), type(node).__name__))
         if isinstance(node, OuterJoin):
             if node.kind not in (SEMI, ANTI):

@@ -112,6 +112,7 @@ class Recursion(Barrier):
     kept: Fixpoint | None = None
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
