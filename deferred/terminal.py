@@ -197,14 +197,15 @@ def complain(text: str) -> None:
 def fail(error: DeferredError, as_json: bool) -> NoReturn:
     """Print an error and exit with 1."""
     if as_json:
-        say(json.dumps({"error": problem(error)}, ensure_ascii=False))
-    complain(str(error))
+        say(json.dumps({"error": error.to_dict()}, ensure_ascii=False))
+    complain(explained(error))
     sys.exit(1)
 
 
-def problem(error: DeferredError) -> dict[str, str]:
-    """Returns an error as a part of a JSON document."""
-    return {"type": type(error).__name__, "message": str(error)}
+def explained(error: DeferredError) -> str:
+    """Returns an error for people: its code, its message, and its place in the SQL."""
+    place = "".join(f"\n  {line}" for line in error.shown_place.splitlines())
+    return f"[{error.code}] {error}{place}"
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
