@@ -32,6 +32,7 @@ class Distinct(Barrier, Unary):
     """ε: every row of E once."""
 
     row_by_row = False
+    in_recursion = True
     one_row = False
 
     @property

@@ -53,6 +53,7 @@ class SetOperation(Barrier, Binary):
     ids: tuple[str, ...]
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
