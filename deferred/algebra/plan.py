@@ -396,7 +396,7 @@ class Barrier(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Plan, abstract=True):
+class RowByRow(Plan, abstract=True):
     """A node that looks at one row at a time: of a change it makes its own change, and reads nothing else."""
 
     row_by_row = True
