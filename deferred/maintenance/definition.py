@@ -84,8 +84,8 @@ class Definition:
         )
 
 
-def define(context: Context, sql: str, strict: bool) -> Definition:
-    """Bind a new view against the tables as they are now.
+def define(context: Context, sql: str, strict: bool, maintain: str = "auto") -> Definition:
+    """Bind a new view against the tables as they are now, with what the option `maintain` keeps beside it.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
@@ -103,7 +103,7 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
 
     types = Types(context.engine.columns)
     try:
-        bound = bind(sql, catalog, types)
+        bound = bind(sql, catalog, types, maintain)
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -163,7 +163,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
         return name, schemas[name]
 
     types = Types(context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 

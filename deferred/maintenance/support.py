@@ -34,7 +34,7 @@ from deferred.algebra.bags import (
     union_all,
 )
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program
+from deferred.algebra.program import Upkeep
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
@@ -196,7 +196,7 @@ def _moves(log: DeltaLog, propagated: int) -> _Moves:
 def advance(
     context: Context,
     view: ViewRecord,
-    program: Program,
+    moves: Mapping[str, Upkeep],
     renderer: PropagateRenderer,
     expected: int,
     operation: str,
@@ -206,7 +206,7 @@ def advance(
 
     `expected` is about how many rows change in one of them.
     """
-    for name, upkeep in program.supports.items():
+    for name, upkeep in moves.items():
         rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
         gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
         new = appended(rows, names, upkeep.keys, gone, batch)
