@@ -27,7 +27,7 @@ VIEWS = {
     "all": f"SELECT DISTINCT c.name, o.id AS ord, i.id AS item, p.brand {JOINED}",
 }
 CHANGES = {
-    "insert items": "INSERT INTO {item} SELECT {new} + id, {order} + id, {order} * 7 % {parts} + id, NULL FROM RANGE({n})",
+    "insert items": "INSERT INTO {item} SELECT {new} + id, {order} + id, {any} + id, NULL FROM RANGE({n})",
     "delete items": "DELETE FROM {item} WHERE id >= {old} AND id < {old} + {n}",
     "insert orders": "INSERT INTO {orders} SELECT {new} + id, {order} % {customers} + id, NULL FROM RANGE({n})",
     "another brand": "UPDATE {part} SET brand = (brand + 1) % 20 WHERE id >= {one} AND id < {one} + 5",
@@ -87,7 +87,7 @@ def _measured(
             "old": rows["item"] // 2 + step * CHANGED,
             "order": rows["orders"] // 3 + step * CHANGED,
             "one": rows["part"] // 2 + step * 5,
-            "parts": rows["part"] - CHANGED,
+            "any": step * 7919 % (rows["part"] - CHANGED),
             "customers": rows["customer"] // 2,
             "n": CHANGED,
         }
