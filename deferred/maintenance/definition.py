@@ -195,9 +195,15 @@ class Pinned:
         return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+def rows_at(
+    definition: Definition, plan: Plan, cut: Cut, location: str = "", supports: Mapping[str, int] | None = None
+) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there.
+
+    `supports` are the versions of support tables that hold that cut, if the plan reads any, in a folder of the view.
+    """
+    steps = dict(definition.recursions)
+    leaves = Pinned(definition, cut.versions, steps=steps, location=location, supports=supports or {})
     return Renderer(leaves, small_changes=False).query(plan)
 
 
