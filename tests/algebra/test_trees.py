@@ -180,6 +180,27 @@ def test_a_triangle_has_a_template() -> None:
     assert set(kept.shown) == {(3, 4), (4, 5), (5, 3)}
 
 
+def test_a_clique_of_four_has_templates_of_templates() -> None:
+    """Six tables: what two templates share is too little for a third table, so one is a generator of the next."""
+    pairs = {"ab": "xy", "ac": "xz", "ad": "xw", "bc": "yz", "bd": "yw", "cd": "zw"}
+    ends = {end: [] for end in "xyzw"}
+    for name, (one, other) in pairs.items():
+        ends[one].append(f"{name}.a")
+        ends[other].append(f"{name}.b")
+    links = [f"{first} = {other}" for first, *others in ends.values() for other in others]
+    query = f"SELECT DISTINCT ab.a FROM {', '.join(f't AS {name}' for name in pairs)} WHERE {' AND '.join(links)}"
+    clique = ((1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4))
+    kept = Kept(query, {"t": SCHEMAS["t"]}, {"t": (*clique[1:], (4, 5))})
+    assert kept.bound.notes[0].count("[") == 2
+    assert kept.shown == Counter()
+    kept.change(t=Change((), clique[:1]))
+    assert kept.shown == Counter([(1,)])
+    kept.change(t=Change(clique[5:], ((2, 5), (3, 5))))
+    assert kept.shown == Counter()
+    kept.change(t=Change((), (clique[5],)))
+    assert kept.shown == Counter([(1,), (2,)])
+
+
 NOT_KEPT = {
     "a floating-point result": "SELECT DISTINCT v.x FROM u JOIN v ON u.c = v.c",
     "a floating-point key": "SELECT DISTINCT u.b FROM u JOIN v ON CAST(u.c AS DOUBLE) = v.x",
