@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: tools/setup.sh sets up .venv and the JDK, and does nothing if they are ready.
 .DEFAULT_GOAL := help
 .PHONY: help demo airflow docs dist check test test-airflow tpch lint fuzz stress reliability lock bench bench-compare \
-  bench-report clean
+  bench-report clean errors
 
 SCALE ?= 0.1
 SUITES ?= views
@@ -71,6 +71,9 @@ bench: ## what views cost: make bench SCALE=1 CASES=three CHANGES=update_togethe
 
 bench-compare: ## the newest results of the bench beside those before
 	.venv/bin/python -m bench compare $(if $(filter command line,$(origin SCALE)),--scale $(SCALE))
+
+errors: ## docs/ERRORS.md, from the classes of errors and examples that are run
+	.venv/bin/python -m tools.errors_doc
 
 bench-report: ## docs/PERFORMANCE.md and its plots, from the results
 	.venv/bin/python -m bench report

@@ -139,12 +139,12 @@ def each(views: Sequence[str], work: Callable[[str], Any]) -> tuple[list[Any], d
 
 def errors_of(failed: dict[str, DeferredError]) -> dict[str, Any]:
     """Returns the part of a JSON document that says which views failed and why; nothing when none failed."""
-    return {"errors": {view: terminal.problem(error) for view, error in failed.items()}} if failed else {}
+    return {"errors": {view: error.to_dict() for view, error in failed.items()}} if failed else {}
 
 
 def exit_with(failed: dict[str, DeferredError]) -> None:
     """Say which views failed and why, and exit with 1 if any did."""
     for view, error in failed.items():
-        terminal.complain(f"{view}: {error}")
+        terminal.complain(f"{view}: {terminal.explained(error)}")
     if failed:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -84,11 +85,26 @@ class Definition:
         )
 
 
-def define(context: Context, sql: str, strict: bool) -> Definition:
-    """Bind a new view against the tables as they are now.
+class _AsksSpark(Exception):
+    """Binding goes on only with an answer from Spark."""
+
+
+def refuse_early(context: Context, sql: str, strict: bool) -> None:
+    """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise _AsksSpark
+
+    with suppress(_AsksSpark):
+        define(context, sql, strict, Types(ask))
+
+
+def define(context: Context, sql: str, strict: bool, types: Types | None = None) -> Definition:
+    """Bind a new view against the tables as they are now; Spark says which types its expressions have.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
+    types = types or Types(context.engine.columns)
     schemas: dict[str, Columns] = {}
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
@@ -101,7 +117,6 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
             schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
         return record.name, schemas[record.name]
 
-    types = Types(context.engine.columns)
     try:
         bound = bind(sql, catalog, types)
         _refuse_uncomparable(bound)

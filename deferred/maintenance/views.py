@@ -86,6 +86,8 @@ def prepared(
 
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
     """A view that means what its text means in the user's session as it is now."""
+    if not context.engine.started:
+        definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
     settings = context.engine.settings()
     with context.engine.meaning(settings):
         return _compute(context, name, sql, options, settings)

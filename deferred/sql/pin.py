@@ -92,7 +92,7 @@ def with_fresh_views(sql: str) -> tuple[str, dict[str, FreshView]]:
             continue
         view = call.expressions[0] if len(call.expressions) == 1 else None
         if not isinstance(view, exp.Column) or len(view.parts) != 1:
-            raise InvalidSQLError("fresh(…) takes the name of one view: FROM fresh(high_value_sales).")
+            raise InvalidSQLError("fresh(…) takes the name of one view: FROM fresh(high_value_sales).", at=node)
         name = f"deferred_fresh_{uuid.uuid4().hex}"
         views[name] = FreshView(view.name, _asked(statement, node, view.name))
         end = sql.index(")", view.this.meta["end"] + 1)

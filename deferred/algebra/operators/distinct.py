@@ -14,7 +14,7 @@ from deferred.algebra.operators.counts import NEW, OLD, changed_rows, counts_of_
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.scalar import Scalar
 from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -84,6 +85,12 @@ class Distinct(Barrier, Unary):
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         child, values = u.plan(self.child)
         return Distinct(child), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [[c.apart(demand, self.columns) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.distinct(self)

@@ -15,7 +15,7 @@ from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project, minus, pick, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import union, united
-from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Nary, Origin, Plan, Writer, used
 from deferred.algebra.scalar import (
     Scalar,
     column,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 OTHER = "_deferred_m"
@@ -41,10 +42,9 @@ OTHER = "_deferred_m"
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Plan):
+class Join(Nary):
     """σ_p(E₁ × … × Eₙ); without a condition the plain product ×."""
 
-    inputs: tuple[Plan, ...]
     condition: Scalar | None = None
 
     row_by_row = False
@@ -53,13 +53,6 @@ class Join(Plan):
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(c for plan in self.inputs for c in plan.columns)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return self.inputs
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        return replace(self, inputs=tuple(children))
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -190,6 +183,19 @@ class Join(Plan):
             inputs.append(domain)
         parts = [u.put(p, values) for p in conjuncts(self.condition)]
         return Join(tuple(inputs), conjunction([*parts, *links])), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row of Eᵢ is joined with rows of the other inputs, of which what holds for all their rows holds."""
+
+        def of_input(i: int) -> Demands:
+            others = [fact for j, plan in enumerate(self.inputs) if j != i for fact in c.facts_of(plan)]
+            met = (*conjuncts(self.condition), *others)
+            return [c.apart((*demand, *met), self.inputs[i].columns) for demand in asked]
+
+        return [of_input(i) for i in range(len(self.inputs))]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return (*(fact for plan in self.inputs for fact in c.facts_of(plan)), *conjuncts(self.condition))
 
     def figure2(self, f: Figure2) -> Pair:
         return f.product(self)
