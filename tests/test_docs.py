@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
@@ -53,6 +54,15 @@ def test_the_notebook_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert "time_by_page" in status._repr_html_()
     assert set(rows["page"]) == {"home", "prices", "docs"}
     assert list(history["kind"]) == ["verify", "partial_refresh", "propagate"]
+
+
+def test_the_example_of_the_warehouse_runs(spark: Any, tmp_path: Path) -> None:
+    """The one in its docstring, over a table with three of tea."""
+    spark.createDataFrame([("tea", 3)], "item STRING, quantity INT").write.format("delta").save(str(tmp_path / "sales"))
+    names = {"Warehouse": Warehouse, "spark": spark, "folder": tmp_path}
+    (example,) = doctest.DocTestFinder(recurse=False).find(Warehouse, "Warehouse", globs=names)
+    assert len(example.examples) > 5
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 @pytest.mark.parametrize("page", PAGES)

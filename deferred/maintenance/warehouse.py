@@ -53,6 +53,20 @@ class Warehouse:
 
     Threads may share a warehouse: every operation has a Spark session for itself, operations on one view wait for each
     other, and those on different views run at once. A DataFrame that a method returns belongs to the user's session.
+
+    >>> wh = Warehouse.open(path=folder / "warehouse", spark=spark)
+    >>> wh.track("sales", folder / "sales").name
+    'sales'
+    >>> wh.create_view("sold", "SELECT item, SUM(quantity) AS items FROM sales GROUP BY item").name
+    'sold'
+    >>> with wh.transaction() as tx:
+    ...     tx.insert("sales", [("tea", 2)])
+    >>> wh.propagate("sold").rows_inserted, wh.read("sold").first().items
+    (1, 3)
+    >>> wh.partial_refresh("sold").state, wh.read("sold").first().items
+    ('succeeded', 5)
+    >>> wh.verify("sold").holds
+    True
     """
 
     def __init__(
