@@ -136,13 +136,19 @@ def _class(kind: type) -> Iterator[str]:
 def _signature(function: Any) -> str:
     """A signature as it was written, each parameter on a line of its own where they are many."""
     signature = inspect.signature(function)
-    parameters = [p for name, p in signature.parameters.items() if name not in ("self", "cls")]
-    shown = str(signature.replace(parameters=parameters)).replace("'", "")
-    return (
-        shown
-        if len(shown) < 90
-        else shown.replace("(", "(\n    ", 1).replace(", ", ",\n    ").replace(") ->", "\n) ->")
-    )
+    parameters = [_shown(p) for name, p in signature.parameters.items() if name not in ("self", "cls")]
+    keywords = [n for n, p in enumerate(signature.parameters.values()) if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    if keywords:
+        parameters.insert(keywords[0] - len(signature.parameters) + len(parameters), "*")
+    returns = f" -> {signature.return_annotation}"
+    line = f"({', '.join(parameters)}){returns}"
+    return line if len(line) < 90 else "".join(["(", *(f"\n    {p}," for p in parameters), "\n)", returns])
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    star = "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else ""
+    default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+    return f"{star}{parameter.name}: {parameter.annotation}{default}"
 
 
 def _documented(thing: Any) -> str:

@@ -45,8 +45,8 @@ class Measured:
 class Many:
     """The scenes of the second act. Each scenario has the view for itself, so that a writer pays for one only."""
 
-    def __init__(self, warehouse: Warehouse, folder: Path, sales: int) -> None:
-        self.warehouse, self.folder, self.sales = warehouse, folder, sales
+    def __init__(self, warehouse: Warehouse, folder: Path, sales: int, arrivals: int = ARRIVALS) -> None:
+        self.warehouse, self.folder, self.sales, self.arrivals = warehouse, folder, sales, arrivals
         self.arrived = 0
 
     def scenes(self) -> Iterator[Step]:
@@ -67,7 +67,7 @@ class Many:
             self.warehouse.track(name, location)
         return Step(
             f"The same with {self.sales:,} purchases, and a view of the large ones. For each scenario "
-            f"{ARRIVALS} transactions of {ARRIVING} rows arrive, then the view is refreshed.",
+            f"{self.arrivals} transactions of {ARRIVING} rows arrive, then the view is refreshed.",
             ("table", "rows"),
             (("items", ITEMS), ("purchases", self.sales)),
         )
@@ -87,7 +87,7 @@ class Many:
         create = f"CREATE OR REPLACE TABLE delta.`{location}` USING delta AS {self._query()}"
         spark = self.warehouse.spark
         spark.sql(create)
-        write = _mean(self.arrive)
+        write = self._mean(self.arrive)
         refresh = _seconds(lambda: spark.sql(create))
         return Measured("recompute it all", write, None, refresh, spark.read.format("delta").load(location).count())
 
@@ -103,7 +103,7 @@ class Many:
             if scenario.follows_transactions:  # a writer is done when the view, or its differential tables, follow
                 wh.sync()
 
-        waits = _mean(write)
+        waits = self._mean(write)
         propagate, refresh = None, 0.0
         if scenario.invariant.of_past and scenario.invariant.with_differential:
             propagate = _seconds(lambda: wh.propagate(VIEW))
@@ -157,6 +157,9 @@ class Many:
             "JOIN items", f"JOIN {names['items']}"
         )
 
+    def _mean(self, work: Callable[[], object]) -> float:
+        return sum(_seconds(work) for _ in range(self.arrivals)) / self.arrivals
+
     def _location(self, name: str) -> str:
         return str(self.folder / "tables" / name)
 
@@ -165,10 +168,6 @@ def _seconds(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
-
-
-def _mean(work: Callable[[], object]) -> float:
-    return sum(_seconds(work) for _ in range(ARRIVALS)) / ARRIVALS
 
 
 def _shown(seconds: float | None) -> str:
