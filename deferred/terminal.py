@@ -491,4 +491,20 @@ def step(number: int, scene: Any) -> None:
     _console().print(f"{number}. {scene.title}", style="bold", soft_wrap=True)
     if scene.columns:
         table(None, scene.columns, scene.rows)
+    if scene.bars:
+        say("")
+        bars(scene.bars)
     say("")
+
+
+def bars(values: Sequence[tuple[str, float]], width: int = 60) -> None:
+    """Print a bar for each value, as long as the value is beside the greatest one.
+
+    >>> bars([("write", 0.5), ("refresh", 2.0)], width=8)
+    write    ██ 0.50
+    refresh  ████████ 2.00
+    """
+    longest = max((value for _, value in values), default=0.0) or 1.0
+    names = max((len(name) for name, _ in values), default=0)
+    for name, value in values:
+        say(f"{name:<{names}}  {'█' * round(width * value / longest) or '▏'} {value:.2f}")
