@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, app, settings
+from deferred.cli.common import Json, app, opened, settings
 from deferred.config import DEFAULT_FILE
 from deferred.errors import ConfigurationError
 
@@ -47,6 +47,22 @@ def demo(
             None if path is None else terminal.say(f"Look around: deferred --config {folder / DEFAULT_FILE} status")
         ),
     )
+
+
+@app.command()
+def recover(as_json: Json = False) -> None:
+    """Make the metadata database again, after it was lost or restored from an old backup."""
+    with opened("Reading the catalog and Delta's logs") as warehouse:
+        done = warehouse.recover()
+
+    def show() -> None:
+        for what, names in (("Tables", done.tables), ("Views", done.views)):
+            terminal.say(f"{what}: {', '.join(names) or 'none was missing'}.")
+        terminal.say(f"Transactions: {done.transactions}.")
+        for note in done.notes:
+            terminal.say(note)
+
+    terminal.answer(done.to_dict(), as_json, show)
 
 
 @engine.command("start")
