@@ -126,10 +126,13 @@ class _SupportPlanner:
     # ---- values
 
     def over_kept_values(self, node: Aggregate) -> Plan:
-        """A total that is not made of parts, over the kept values of its arguments, which are computed below it."""
+        """A total that is not made of parts, over the kept values of its arguments, which are computed below it.
+
+        If these are constants, a constant is kept: how many rows there are still matters.
+        """
         arguments = Arguments(self.types, self.column_types, self.fresh)
         outputs = tuple((name, rewrite(e, lambda part: _over_columns(part, arguments))) for name, e in node.outputs)
-        read = sorted(used(*(e for _, e in outputs)))
+        read = sorted(used(*(e for _, e in outputs))) or [arguments.column_of(exp.true())]
         computed = dict(arguments.computed)
         kept = self.kept(Project(node.child, tuple((c, computed.get(c, column(c))) for c in read)))
         return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=OVER_KEPT_VALUES)
