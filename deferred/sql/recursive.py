@@ -56,7 +56,7 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     body = _bare(cte.this)
     if not isinstance(body, exp.Union):
         raise InvalidSQLError(
-            f"The recursion {label} must be a UNION of branches that do not name {label} and branches that do."
+            f"The recursion {label} must be a UNION of branches that do not name {label} and branches that do.", at=cte
         )
     refuse_arguments(body, {"with_", "this", "expression", "distinct"})
     known = binder.with_ctes(body, ctes)
@@ -64,12 +64,14 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     branches = _branches(body, every)
     first = [binder.query(branch, known) for branch in branches if not _names(branch, label)]
     if not first:
-        raise InvalidSQLError(f"Every branch of the recursion {label} names {label}; one must not, to begin with.")
+        raise InvalidSQLError(
+            f"Every branch of the recursion {label} names {label}; one must not, to begin with.", at=cte
+        )
     start = _united(binder, first, label)
     names = [c.name for c in alias.args.get("columns") or []] or [f.name for f in start.scope.visible]
     ids = start.plan.columns
     if len(names) != len(ids):
-        raise InvalidSQLError(f"{label} lists {len(names)} column names for {len(ids)} columns.")
+        raise InvalidSQLError(f"{label} lists {len(names)} column names for {len(ids)} columns.", at=alias)
     types = [binder.column_types[c] for c in ids]
     _refuse_types(label, names, types)
     shown = (*names, "level") if every else tuple(names)
