@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deferred import failpoints
 from deferred.config import Settings, parse_timestamp
 from deferred.errors import DeferredError, InvalidInputError, not_one_of
-from deferred.log import ledger, object_store, tracking, transactions, undo
+from deferred.log import finding, ledger, object_store, tracking, transactions, undo
 from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
@@ -23,6 +23,7 @@ from deferred.maintenance import (
     altering,
     backfill,
     following,
+    importing,
     operation,
     reading,
     recovery,
@@ -35,6 +36,7 @@ from deferred.maintenance import explain as explaining
 from deferred.maintenance import fresh as freshness
 from deferred.maintenance.operation import Operation
 from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
+from deferred.maintenance.showing import Listing
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark import functions, server, session
@@ -49,7 +51,25 @@ LONGEST_RETENTION = 1_000_000
 
 
 class Warehouse:
-    """Tracked tables and views over them. Opened by a configuration file or a folder; starts Spark when it needs it."""
+    """Tracked tables and views over them. Opened by a configuration file or a folder; starts Spark when it needs it.
+
+    Threads may share a warehouse: every operation has a Spark session for itself, operations on one view wait for each
+    other, and those on different views run at once. A DataFrame that a method returns belongs to the user's session.
+
+    >>> wh = Warehouse.open(path=folder / "warehouse", spark=spark)
+    >>> wh.track("sales", folder / "sales").name
+    'sales'
+    >>> wh.create_view("sold", "SELECT item, SUM(quantity) AS items FROM sales GROUP BY item").name
+    'sold'
+    >>> with wh.transaction() as tx:
+    ...     tx.insert("sales", [("tea", 2)])
+    >>> wh.propagate("sold").rows_inserted, wh.read("sold").first().items
+    (1, 3)
+    >>> wh.partial_refresh("sold").state, wh.read("sold").first().items
+    ('succeeded', 5)
+    >>> wh.verify("sold").holds
+    True
+    """
 
     def __init__(
         self,
@@ -128,6 +148,13 @@ class Warehouse:
         options = {"columns": columns, "updated_at": updated_at, "deletions": deletions}
         given = None if path_or_name is None else os.fspath(path_or_name)
         return tracking.track(self._context, name, given, key, references, log, **options)
+
+    def track_all(self, folder_or_schema: str | os.PathLike[str], log: str = "feed") -> Listing[finding.Found]:
+        """Track every Delta table below a folder, or of a schema in Spark's catalog, under its own name.
+
+        Returns what became of each: one that cannot be tracked is left as it is, with the reason.
+        """
+        return Listing(finding.track_all(self._context, os.fspath(folder_or_schema), log))
 
     def suggest_log(
         self,
@@ -235,10 +262,11 @@ class Warehouse:
         policy: int = 1,
         target_lag: str | None = None,
         refresh_on_read: bool = False,
+        maintain: str = "auto",
     ) -> ViewRecord:
         """Create a materialized view of a query, filled with its rows at the current cut."""
         options = ViewOptions(
-            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read
+            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
         record = views.create(self._context, name, sql, options)
         following.catch_up(self._context)
@@ -270,13 +298,21 @@ class Warehouse:
         stay = self._context.metadata.views.get(name).options
         return altering.planned(self._context, name, sql, stay.replaced(**options))
 
+    def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[importing.Assessment]:
+        """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.
+
+        `path` is a dbt project, its manifest.json, a .sql file or a folder of such files; `select` are names, patterns
+        such as orders_*, or tag:NAME.
+        """
+        return importing.assess(self._context, Path(path), select)
+
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
         views.drop(self._context, self._context.metadata.views.get(name))
 
-    def views(self) -> list[ViewRecord]:
+    def views(self) -> Listing[ViewRecord]:
         """Returns all views, by name."""
-        return self._context.metadata.views.all()
+        return Listing(self._context.metadata.views.all())
 
     def find_view(self, name: str) -> ViewRecord | None:
         """Returns the view of that name, if there is one; names are compared without case."""
@@ -355,9 +391,9 @@ class Warehouse:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
         return explaining.explain(self._context, self._context.metadata.views.get(view))
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
-        return status.status(self._context)
+        return Listing(status.status(self._context))
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""
@@ -367,11 +403,11 @@ class Warehouse:
         """Returns one operation by its id."""
         return operation.from_record(self._context, self._context.metadata.operations.get(operation_id))
 
-    def history(self, view: str | None = None, limit: int = 50) -> list[Operation]:
+    def history(self, view: str | None = None, limit: int = 50) -> Listing[Operation]:
         """Returns the last operations, newest first."""
         of = None if view is None else self._context.metadata.views.get(view).name
         records = self._context.metadata.operations.recent(of, limit)
-        return [operation.from_record(self._context, record) for record in records]
+        return Listing(operation.from_record(self._context, record) for record in records)
 
     def sql(self, statement: str) -> DataFrame | None:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""
