@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: tools/setup.sh sets up .venv and the JDK, and does nothing if they are ready.
 .DEFAULT_GOAL := help
-.PHONY: help demo airflow docs dist check test test-airflow tpch lint fuzz stress reliability lock bench bench-compare \
-  bench-report clean errors
+.PHONY: help demo airflow docs dist check test test-airflow tpch lint fuzz stress reliability where lock bench \
+  bench-compare bench-report clean errors
 
 SCALE ?= 0.1
 SUITES ?= views
@@ -41,7 +41,7 @@ check: lint ## run this every few minutes: ruff, mypy, all tests without Spark
 
 test: lint ## everything that must hold: ruff, mypy, coverage, all tests, those on Spark and on a real Airflow too
 	$(PURE) --cov --hypothesis-profile=thorough
-	.venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow"
+	.venv/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow"
 
 test-airflow: ## only the tests on a real Airflow and in a real browser
 	@tools/setup.sh test
@@ -82,6 +82,10 @@ reliability: ## every operation killed at every failpoint on both databases, and
 	@tools/setup.sh test
 	.venv/bin/python -m tests.reliability
 	.venv/bin/python -m tests.reliability.inputs --n 20000
+
+where: ## one history on a cluster, Spark Connect, PostgreSQL and S3; an executor lost, a full disk: downloads 690 MB once
+	@tools/setup.sh test
+	.venv/bin/python -m tests.where
 
 LOCK = uv pip compile setup.cfg --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 lock: ## write requirements/ anew after a change of setup.cfg: every package with its hashes; needs uv

@@ -176,7 +176,7 @@ EFFECTS = {
     ),
     "a removal": (
         r"\b(rmtree|unlink|rmdir|removedirs|delete_dir|delete_file)\b|\bos\.remove\b",
-        {"maintenance/making.py"},
+        {"log/storage.py"},
         {
             "spark/server.py": "its own file, which is only a hint",
             "airflow/local.py": "the demo's own folder",

@@ -155,12 +155,15 @@ class Plan(ABC):
     row_by_row: ClassVar[bool]
     """Whether each output row is made of one input row, so that joining the node with a small change is one scan."""
 
+    in_recursion: ClassVar[bool]
+    """Whether a recursion may go through the node: more rows of its inputs never give fewer rows."""
+
     def __init_subclass__(cls, abstract: bool = False) -> None:
         super().__init_subclass__()
         if abstract:
             return
         missing = [name for name in PARTS if getattr(getattr(cls, name), "__isabstractmethod__", False)]
-        missing += [] if hasattr(cls, "row_by_row") else ["row_by_row"]
+        missing += [name for name in FLAGS if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
 
@@ -302,6 +305,7 @@ class Plan(ABC):
 
 
 PARTS = tuple(sorted(Plan.__abstractmethods__))
+FLAGS = ("row_by_row", "in_recursion")
 """What every operator must define."""
 
 
@@ -392,10 +396,11 @@ class Barrier(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Plan, abstract=True):
+class RowByRow(Plan, abstract=True):
     """A node that looks at one row at a time: of a change it makes its own change, and reads nothing else."""
 
     row_by_row = True
+    in_recursion = True
     looked_up_by = ()
 
     @property
@@ -415,9 +420,10 @@ class Linear(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Barrier, Leaf, abstract=True):
+class QueryLeaf(Barrier, Leaf, abstract=True):
     """A leaf of a query: rows that are there, of which nothing is computed and nothing kept."""
 
+    in_recursion = True
     one_row = False
     looked_up_by = ()
 
@@ -448,6 +454,7 @@ class Derived(Plan, abstract=True):
     """A node that only rules create: it is evaluated and rendered, never differentiated or pruned."""
 
     row_by_row = False
+    in_recursion = False
 
     def _not_in_queries(self, what: str) -> TypeError:
         return TypeError(f"{type(self).__name__} occurs only in derived plans, so it has no {what}.")

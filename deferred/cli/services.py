@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, app, settings
+from deferred.cli.common import Json, app, opened, settings
 from deferred.demo import MANY
 from deferred.errors import ConfigurationError
 
@@ -45,6 +45,22 @@ def demo(
             terminal.say(f"  {command}")
 
     terminal.answer({"steps": steps, "folder": str(folder)}, as_json, show)
+
+
+@app.command()
+def recover(as_json: Json = False) -> None:
+    """Make the metadata database again, after it was lost or restored from an old backup."""
+    with opened("Reading the catalog and Delta's logs") as warehouse:
+        done = warehouse.recover()
+
+    def show() -> None:
+        for what, names in (("Tables", done.tables), ("Views", done.views)):
+            terminal.say(f"{what}: {', '.join(names) or 'none was missing'}.")
+        terminal.say(f"Transactions: {done.transactions}.")
+        for note in done.notes:
+            terminal.say(note)
+
+    terminal.answer(done.to_dict(), as_json, show)
 
 
 @engine.command("start")

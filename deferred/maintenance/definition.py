@@ -99,8 +99,10 @@ def refuse_early(context: Context, sql: str, strict: bool) -> None:
         define(context, sql, strict, Types(ask))
 
 
-def define(context: Context, sql: str, strict: bool, types: Types | None = None) -> Definition:
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
     """Bind a new view against the tables as they are now; Spark says which types its expressions have.
+
+    `maintain` is the view's option of that name: what is kept beside the view.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
@@ -118,7 +120,7 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None)
         return record.name, schemas[record.name]
 
     try:
-        bound = bind(sql, catalog, types)
+        bound = bind(sql, catalog, types, maintain)
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -178,7 +180,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
         return name, schemas[name]
 
     types = Types(context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 
@@ -210,9 +212,15 @@ class Pinned:
         return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+def rows_at(
+    definition: Definition, plan: Plan, cut: Cut, location: str = "", supports: Mapping[str, int] | None = None
+) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there.
+
+    `supports` are the versions of support tables that hold that cut, if the plan reads any, in a folder of the view.
+    """
+    steps = dict(definition.recursions)
+    leaves = Pinned(definition, cut.versions, steps=steps, location=location, supports=supports or {})
     return Renderer(leaves, small_changes=False).query(plan)
 
 

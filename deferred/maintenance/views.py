@@ -71,7 +71,7 @@ def prepared(
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
     strict = options.refresh_policy == "incremental_strict"
-    definition = definitions.define(context, sql, strict)
+    definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
     sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]

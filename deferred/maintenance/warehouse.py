@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deferred import failpoints
 from deferred.config import Settings, parse_timestamp
-from deferred.errors import InvalidInputError, not_one_of
-from deferred.log import finding, ledger, tracking, transactions, undo
+from deferred.errors import DeferredError, InvalidInputError, not_one_of
+from deferred.log import finding, ledger, object_store, tracking, transactions, undo
+from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, source_of, suggested
@@ -25,6 +26,7 @@ from deferred.maintenance import (
     importing,
     operation,
     reading,
+    recovery,
     refresh,
     status,
     verify,
@@ -37,7 +39,7 @@ from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.showing import Listing
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
-from deferred.spark import functions, server
+from deferred.spark import functions, server, session
 from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class Warehouse:
         if "://" not in settings.path:
             failpoints.reached("folder of the warehouse")
             Path(settings.path).mkdir(parents=True, exist_ok=True)
-        metadata = Metadata.open(settings.metadata_url, create=True)
+        metadata = Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path)))
         return cls(settings, metadata, _engine(settings, spark), requested_by, patience)
 
     def close(self) -> None:
@@ -191,7 +193,7 @@ class Warehouse:
         leaves the tables as they are. Views then show the tables from there on.
         """
         resolution = undo.resolve(self._context, transaction, how)
-        self.sync()
+        self._synced()
         return resolution
 
     def append_changes(self, table_name: str, deletions: Any = None, insertions: Any = None) -> LedgerEntry:
@@ -215,13 +217,21 @@ class Warehouse:
     def sync(self) -> int:
         """Find new commits of all tracked tables, and bring the views that follow every transaction up to date.
 
-        Returns the number of new commits.
+        Returns the number of new commits. If some tables cannot be read, the error that says so comes at the end: only
+        the views that read those stay as they are.
         """
+        found, failures = self._synced()
+        for first in failures.values():
+            listed = " ".join(f"{name}: {error}" for name, error in failures.items())
+            raise type(first)(f"Not all tracked tables could be read; the others are up to date. {listed}")
+        return found
+
+    def _synced(self) -> tuple[int, dict[str, DeferredError]]:
         transactions.recover_all(self._context)
         tables = self._context.metadata.tables.all()
-        found = ledger.sync(self._context, tables, lambda t: transactions.recover(self._context, t))
+        found, failures = ledger.sync_reachable(self._context, tables, lambda t: transactions.recover(self._context, t))
         following.catch_up(self._context)
-        return found
+        return found, failures
 
     def positions(self) -> dict[str, int]:
         """Returns the newest version that the ledger knows of every tracked table and view."""
@@ -252,10 +262,11 @@ class Warehouse:
         policy: int = 1,
         target_lag: str | None = None,
         refresh_on_read: bool = False,
+        maintain: str = "auto",
     ) -> ViewRecord:
         """Create a materialized view of a query, filled with its rows at the current cut."""
         options = ViewOptions(
-            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read
+            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
         record = views.create(self._context, name, sql, options)
         following.catch_up(self._context)
@@ -402,6 +413,13 @@ class Warehouse:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""
         return reading.run(self._context, statement, self.transaction)
 
+    def recover(self) -> recovery.Recovery:
+        """Make the metadata database again, after it was lost or restored from an old backup.
+
+        What the catalog and Delta's logs say is brought back; `notes` are what they cannot say.
+        """
+        return recovery.recover(self._context)
+
     def gc(self, retain_hours: float = 168.0) -> dict[str, int]:
         """Remove what nothing needs any more; returns how many of each kind.
 
@@ -416,8 +434,18 @@ class Warehouse:
 
 
 def _engine(settings: Settings, spark: SparkSession | None) -> Engine:
-    """The given session, the server that `deferred engine start` keeps warm, or what the configuration names."""
-    prepare = partial(functions.register, functions=settings.functions, folder=settings.base_folder)
+    """The given session, the server that `deferred engine start` keeps warm, or what the configuration names.
+
+    What Spark's settings say of object stores is told to delta-rs: those that are known now, and those of the session.
+    """
+    object_store.learn({**session.defaults(), **settings.spark_conf})
+
+    def prepare(spark: SparkSession) -> None:
+        object_store.learn(session.settings_of(spark))
+        functions.register(spark, settings.functions, settings.base_folder)
+
+    if spark is not None:
+        object_store.learn(session.settings_of(spark))
     running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
     if running is not None:
         return Engine(None, None, running.remote, prepare=prepare)

@@ -11,9 +11,18 @@ from sqlglot import exp
 
 from deferred.algebra import operators, plan
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Scan, Stored, Temporary
+from deferred.algebra.operators import (
+    Change,
+    Filter,
+    Net,
+    Repeat,
+    Restrict,
+    Scan,
+    Stored,
+    Temporary,
+)
 from deferred.algebra.operators.signed import Summed
-from deferred.algebra.plan import PARTS, Derived, Keys, Plan, free, transformed
+from deferred.algebra.plan import FLAGS, PARTS, Derived, Keys, Plan, free, transformed
 from deferred.algebra.scalar import column
 from tests.algebra import strategies
 
@@ -37,10 +46,10 @@ R = Scan("R", ("a", "b"), ("x", "y"))
 def stated(*without: str) -> dict[str, Any]:
     """The body of a class that says everything but some parts."""
     parts = {part: property(lambda self: None) for part in PARTS}
-    return {name: value for name, value in {**parts, "row_by_row": True}.items() if name not in without}
+    return {name: value for name, value in {**parts, **dict.fromkeys(FLAGS, True)}.items() if name not in without}
 
 
-@pytest.mark.parametrize("part", [*PARTS, "row_by_row"])
+@pytest.mark.parametrize("part", [*PARTS, *FLAGS])
 def test_an_operator_that_forgets_a_part_cannot_be_imported(part: str) -> None:
     with pytest.raises(TypeError, match=rf"^The operator Forgetful does not define {part}\.$"):
         type("Forgetful", (Plan,), stated(part))
@@ -58,7 +67,7 @@ def test_an_operator_that_says_everything_is_accepted() -> None:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_states_every_part(operator: type[Plan]) -> None:
     assert not operator.__abstractmethods__
-    assert isinstance(operator.row_by_row, bool)
+    assert all(isinstance(getattr(operator, flag), bool) for flag in FLAGS)
     assert operator.__module__.startswith(operators.__name__), "an operator has a file in operators"
     assert operator.__doc__
 

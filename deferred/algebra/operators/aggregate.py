@@ -118,6 +118,7 @@ class Aggregate(Barrier, Unary):
     chosen: GroupStrategy | None = None
 
     row_by_row = False
+    in_recursion = False
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Conjunction, Demands, Keys, Linear, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Linear, Unary):
+class Filter(RowByRow, Unary):
     """σ: the rows for which the condition is true (not false, not NULL)."""
 
     condition: Scalar

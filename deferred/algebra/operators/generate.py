@@ -13,7 +13,7 @@ from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Linear, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Generate(Linear, Barrier, Unary):
+class Generate(RowByRow, Barrier, Unary):
     """Every row of E joined with the rows that a generator makes from it; with `outer`, with NULLs if it makes none."""
 
     generator: Scalar

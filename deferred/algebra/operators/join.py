@@ -27,7 +27,7 @@ from deferred.algebra.scalar import (
     is_column,
     product,
 )
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
+from deferred.algebra.strategy import LINEAR, Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -48,6 +48,7 @@ class Join(Nary):
     condition: Scalar | None = None
 
     row_by_row = False
+    in_recursion = True
     looked_up_by = ()
 
     @property
@@ -94,11 +95,16 @@ class Join(Nary):
         Figure 2's three products, telescoped: each change meets the new state of the inputs before it and the old
         state of those after it, so every combination of changes is counted once. Everything is read after the update:
         Oldⱼ = Newⱼ − Δⱼ is a signed bag, and because products distribute over signed counts no monus is needed.
-        Terms of unchanged inputs vanish: n changed inputs make n terms.
+        Terms of unchanged inputs vanish: n changed inputs make n terms. The term of an input that absorbs most changes
+        is a step of its own, which reads nothing where the input has not changed.
         """
         changes = [d.delta(plan) for plan in self.inputs]
         changes = [None if change is None else d.shared(change) for change in changes]
-        terms = [self._term(d, i, changes) for i, change in enumerate(changes) if change is not None]
+        terms = []
+        for i, (plan, change) in enumerate(zip(self.inputs, changes, strict=True)):
+            if change is not None:
+                term = self._term(d, i, changes)
+                terms.append(d.shared(term, when=change) if plan.strategy.absorbs else term)
         return union(terms, (*self.columns, COUNT))
 
     def _term(self, d: Differentiator, i: int, changes: Sequence[Plan | None]) -> Plan:
@@ -114,11 +120,14 @@ class Join(Nary):
             left.remove(j)
             plan = self.inputs[j]
             links = _links(result, plan, pending)
+            strategy = plan.strategy
             if links and not d.is_row_by_row(plan):
-                result = d.shared(result)
+                result = d.shared(result, when=changes[i] if self.inputs[i].strategy.absorbs else None)
                 plan = plan.restricted(Keys(result, links))
             change = changes[j]
-            if change is not None and j > i:
+            if change is not None and j > i and isinstance(strategy, Keeping):
+                other = strategy.past(self.inputs[j], Keys(result, links) if links else None)
+            elif change is not None and j > i:
                 if links and not d.is_row_by_row(self.inputs[j]):
                     change = Restrict(change, Keys(result, links))
                 other = united([signed(plan), minus(change)], (*plan.columns, COUNT))

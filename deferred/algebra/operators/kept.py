@@ -58,6 +58,7 @@ class Kept(Barrier, Unary):
     bitwise: Mapping[str, str] = field(default_factory=dict)
 
     row_by_row = False
+    in_recursion = True
     one_row = False
     looked_up_by = ()
 

@@ -99,6 +99,7 @@ class Limit(Barrier, Unary):
     kept: KeptRows | None = None
 
     row_by_row = False
+    in_recursion = False
     one_row = False
     looked_up_by = ()
 

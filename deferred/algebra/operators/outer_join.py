@@ -46,6 +46,7 @@ class OuterJoin(Binary):
     condition: Scalar
 
     row_by_row = False
+    in_recursion = True  # the left side of a semi or anti join, and the right side of a semi join
     one_row = False
     looked_up_by = ()
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.plan import Conjunction, Demands, Keys, Linear, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, column, is_column, negated, same, substitute
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Linear, Unary):
+class Project(RowByRow, Unary):
     """Π: one expression per output column; keeps duplicates."""
 
     outputs: tuple[tuple[str, Scalar], ...]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Given, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, QueryLeaf, Writer
 from deferred.algebra.program import Bound, Loop, Step
 from deferred.algebra.scalar import Fresh, Scalar
 from deferred.algebra.strategy import RECOMPUTED, Keeping, Strategy, SupportTables
@@ -32,7 +32,7 @@ ROUNDS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Reference(Given):
+class Reference(QueryLeaf):
     """X: the rows of a recursion as its own branches read them. What they are, the recursion's rules say."""
 
     name: str
@@ -112,6 +112,7 @@ class Recursion(Barrier):
     kept: Fixpoint | None = None
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property

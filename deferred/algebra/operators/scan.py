@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
-from deferred.algebra.plan import Conjunction, Derived, Given, Leaf, Origin, Plan, Writer
+from deferred.algebra.plan import Conjunction, Derived, Leaf, Origin, Plan, QueryLeaf, Writer
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(Given):
+class Scan(QueryLeaf):
     """R, a base table at the current cut: `names` of its columns, known in the plan as `ids`."""
 
     table: str

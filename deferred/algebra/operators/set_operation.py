@@ -53,6 +53,7 @@ class SetOperation(Barrier, Binary):
     ids: tuple[str, ...]
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
@@ -104,7 +105,7 @@ class SetOperation(Barrier, Binary):
             both += counts_of_both_states(side, change, keys, self.ids, mine, (*LEFT, *RIGHT))
         counts = Summed(united(both, (*self.ids, *LEFT, *RIGHT)), (*LEFT, *RIGHT))
         new, old = (self._copies(column(n), column(m)) for n, m in zip(LEFT, RIGHT, strict=True))
-        return changed_rows(counts, new, old)
+        return changed_rows(counts, self.ids, new, old)
 
     def _copies(self, n: Scalar, m: Scalar) -> Scalar:
         """How often a row is in the result that is n times on the left and m times on the right."""

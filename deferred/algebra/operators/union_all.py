@@ -12,7 +12,7 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import Project, pick
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Linear, Nary, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Nary, Origin, Plan, RowByRow, Writer
 from deferred.algebra.scalar import Scalar, column
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class UnionAll(Linear, Barrier, Nary):
+class UnionAll(RowByRow, Barrier, Nary):
     """⊎: the bags of all inputs added up, columns by position."""
 
     ids: tuple[str, ...]

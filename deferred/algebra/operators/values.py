@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Conjunction, Given, Plan, Writer
+from deferred.algebra.plan import Conjunction, Plan, QueryLeaf, Writer
 from deferred.algebra.scalar import Scalar, column, same
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Given):
+class Values(QueryLeaf):
     """A constant bag: φ without rows, {x} with one."""
 
     ids: tuple[str, ...]

@@ -46,6 +46,7 @@ class Window(Barrier, Unary):
     functions: tuple[tuple[str, exp.Window], ...]
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
