@@ -18,7 +18,18 @@ from deferred.log import ledger, tracking, transactions, undo
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, source_of, suggested
-from deferred.maintenance import altering, backfill, following, operation, reading, refresh, status, verify, views
+from deferred.maintenance import (
+    altering,
+    backfill,
+    following,
+    metrics,
+    operation,
+    reading,
+    refresh,
+    status,
+    verify,
+    views,
+)
 from deferred.maintenance import explain as explaining
 from deferred.maintenance import fresh as freshness
 from deferred.maintenance.operation import Operation
@@ -258,6 +269,10 @@ class Warehouse:
         """Returns all views, by name."""
         return self._context.metadata.views.all()
 
+    def view(self, name: str) -> ViewRecord:
+        """Returns the view of that name; an error names the nearest ones."""
+        return self._context.metadata.views.get(name)
+
     def find_view(self, name: str) -> ViewRecord | None:
         """Returns the view of that name, if there is one; names are compared without case."""
         return self._context.metadata.views.find(name)
@@ -335,9 +350,17 @@ class Warehouse:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
         return explaining.explain(self._context, self._context.metadata.views.get(view))
 
+    def explain_briefly(self, view: str) -> explaining.Summary:
+        """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
+        return explaining.summary(self._context, self._context.metadata.views.get(view))
+
     def status(self) -> list[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
         return status.status(self._context)
+
+    def metrics(self) -> str:
+        """Returns lag, rows, seconds, downtime and failures by view, as OpenMetrics text. Starts no Spark."""
+        return metrics.metrics(self._context)
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""
