@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -169,8 +169,22 @@ def _refuse_variants(definition: Definition) -> None:
                 )
 
 
-def load(context: Context, view: ViewRecord) -> Definition:
-    """A view's definition as it was bound when the view was created: later columns of its tables do not matter."""
+def remembered_alone(context: Context, view: ViewRecord) -> Definition:
+    """A view's definition by what was remembered of it; refused where Spark would have to be asked."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise DeferredError(
+            f"Not all types of {view.name} were kept when it was created. `deferred explain {view.name}` asks Spark."
+        )
+
+    return load(context, view, ask)
+
+
+def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str, str]]] | None = None) -> Definition:
+    """A view's definition as it was bound when the view was created: later columns of its tables do not matter.
+
+    `ask` says which types a query has that were not remembered; Spark, by default.
+    """
     remembered = view.definition
     schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
@@ -179,7 +193,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
         name = names[_dotted(path)]
         return name, schemas[name]
 
-    types = Types(context.engine.columns, remembered.types)
+    types = Types(ask or context.engine.columns, remembered.types)
     bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 

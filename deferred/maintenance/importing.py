@@ -13,7 +13,7 @@ from typing import Any
 from deferred import failpoints
 from deferred.algebra.strategy import NotMaintained, Recomputed
 from deferred.algebra.types import Columns
-from deferred.errors import DeferredError, UnknownObjectError
+from deferred.errors import DeferredError, UnknownObjectError, UnsupportedSQLError
 from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
@@ -99,9 +99,13 @@ class _Scratch:
         self.names: dict[str, str] = {}
         """The names here of tables, by location."""
         self.has_tables = False
+        self.refused: set[str] = set()
+        """The models that cannot be views."""
 
     def table(self, path: tuple[str, ...]) -> tuple[str, TableRecord | None]:
         """The name here of the table that a dotted name means, and its record there, if it is tracked."""
+        if len(path) == 1 and path[0] in self.refused:
+            raise UnsupportedSQLError(f"It reads {path[0]}, which cannot be a view.")
         made = self.own.metadata.tables.find(path[0]) if len(path) == 1 else None
         if made is not None and made.location.startswith(self.own.root):
             return made.name, made
@@ -168,6 +172,7 @@ def _scratch(context: Context) -> Iterator[_Scratch]:
 
 def _assessed(scratch: _Scratch, model: Model, is_read: bool) -> Assessment:
     if model.problem:
+        scratch.refused.add(model.name)
         return Assessment(model.name, model.source, SKIPPED, model.problem)
     untracked: list[str] = []
 
@@ -190,6 +195,7 @@ def _assessed(scratch: _Scratch, model: Model, is_read: bool) -> Assessment:
             scratch.make(model.name, found.columns)
         sql = pinned(model.sql, as_view)
     except DeferredError as error:
+        scratch.refused.add(model.name)
         return Assessment(model.name, model.source, REFUSED, str(error))
     outcome, how = _how(found)
     return Assessment(model.name, model.source, outcome, how, sql, tuple(dict.fromkeys(untracked)))

@@ -24,6 +24,7 @@ from deferred.maintenance import (
     backfill,
     following,
     importing,
+    metrics,
     operation,
     reading,
     recovery,
@@ -314,6 +315,10 @@ class Warehouse:
         """Returns all views, by name."""
         return Listing(self._context.metadata.views.all())
 
+    def view(self, name: str) -> ViewRecord:
+        """Returns the view of that name; an error names the nearest ones."""
+        return self._context.metadata.views.get(name)
+
     def find_view(self, name: str) -> ViewRecord | None:
         """Returns the view of that name, if there is one; names are compared without case."""
         return self._context.metadata.views.find(name)
@@ -391,9 +396,17 @@ class Warehouse:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
         return explaining.explain(self._context, self._context.metadata.views.get(view))
 
+    def explain_briefly(self, view: str) -> explaining.Summary:
+        """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
+        return explaining.summary(self._context, self._context.metadata.views.get(view))
+
     def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
         return Listing(status.status(self._context))
+
+    def metrics(self) -> str:
+        """Returns lag, rows, seconds, downtime and failures by view, as OpenMetrics text. Starts no Spark."""
+        return metrics.metrics(self._context)
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""

@@ -52,7 +52,8 @@ class Model:
 def read_models(path: str | Path, select: Sequence[str] = ()) -> list[Model]:
     """Returns the models of a dbt project, of its manifest, or of SQL files, each after those that it reads.
 
-    Models of dbt that store no rows are written into those that read them; the others read each other by name.
+    Models of dbt that store no rows are written into those that read them. Those that are selected read each other by
+    name; one that is not selected stays the table that it is.
     """
     path = Path(path)
     if path.is_dir() and (path / "dbt_project.yml").exists():
@@ -67,7 +68,8 @@ def read_models(path: str | Path, select: Sequence[str] = ()) -> list[Model]:
         found = [_from_file(path)]
     else:
         raise InvalidInputError(f"{path} is no dbt project, manifest.json, .sql file or folder of such files.")
-    models = [model for model in _together(found) if model.stored and model.is_selected(select)]
+    taken = [model for model in found if not model.stored or model.is_selected(select)]
+    models = [model for model in _together(taken) if model.stored]
     if not models:
         raise InvalidInputError(f"{path} has no model that stores rows{' and is selected' if select else ''}.")
     return models

@@ -71,12 +71,14 @@ def test_queries_in_files_over_a_catalog(retail: Any, tmp_path: Path) -> None:
         (folder / "middle.sql").write_text("SELECT custId, MEDIAN(quantity) AS m FROM sales GROUP BY custId")
         (folder / "first.sql").write_text("SELECT FIRST(quantity) AS f FROM sales GROUP BY custId")
         (folder / "lost.sql").write_text("SELECT a FROM shop.nowhere")
+        (folder / "over.sql").write_text("SELECT f FROM first")
         found = {view.view: view for view in retail.assess_views(folder)}
         assert found["big"].outcome == "incremental"
         assert found["big"].track == ("shop.old_sales",)
         assert found["middle"].outcome == "incremental"
         assert found["first"].outcome == "refused"
         assert "nowhere" in found["lost"].how
+        assert (found["over"].outcome, "reads first" in found["over"].how) == ("refused", True)
         assert [(t.name, t.outcome) for t in retail.track_all("shop")] == [("old_sales", "tracked")]
         assert [(t.name, t.outcome) for t in retail.track_all("shop")] == [("old_sales", "tracked already")]
         (again,) = retail.assess_views(folder / "big.sql")
