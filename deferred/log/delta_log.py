@@ -20,6 +20,7 @@ from deferred.sql.dialect import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
 FEED = "delta.enableChangeDataFeed"
@@ -221,6 +222,10 @@ class DeltaLog:
 
         return PyFileSystem(DeltaStorageHandler(self.location))
 
+    def opened(self, path: str) -> NativeFile:
+        """A file of the table, relative to it, for reading."""
+        return self._files.open_input_file(path)
+
     def rows(self, partition: str, values: Sequence[str], most: int) -> pa.Table | None:
         """The rows of some partitions, None where there are more than `most` or delta-rs cannot read the table."""
         if self.properties.get("delta.columnMapping.mode", "none") != "none":
@@ -294,6 +299,10 @@ class DeltaLog:
         from deltalake import DeltaTable
 
         return _shape(_metadata_of(DeltaTable(self.location, version=version)))
+
+    def files(self, most: int) -> list[dict[str, Any]]:
+        """The files of the table with their statistics; none where there are more than `most`."""
+        return self.files_at(self.version) if len(self._table.file_uris()) <= most else []
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing."""

@@ -40,6 +40,8 @@ class Definition:
     whole: str | None = None
     recursions: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
+    supports: Mapping[str, exp.Table] = field(default_factory=dict)
+    """Where its support tables are, if its plan reads them instead of computing their rows."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
 
@@ -192,6 +194,8 @@ class Pinned:
         return self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
+        if name in self.definition.supports:
+            return self.definition.supports[name]
         return delta_table(support_path(self.location, name), self.supports[name])
 
 

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deferred.algebra.notation import notation
+from deferred.errors import DeferredError
 from deferred.log.context import Context
 from deferred.maintenance import definition as definitions
+from deferred.maintenance.base_logs import unread
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.strategies import choose
 from deferred.metadata import ViewRecord
@@ -23,6 +25,8 @@ class Explanation:
     invariant: str
     strategy: str
     reason: str
+    costs: dict[str, dict[str, Any]]
+    """For each strategy that is compared, what it would cost to compute what has changed so far."""
     plan: tuple[str, ...]
     query: str
     equations: tuple[str, ...]
@@ -40,6 +44,7 @@ class Explanation:
         parts = [
             f"View {self.view}, scenario {self.scenario}: {self.invariant}",
             f"Strategy: {self.strategy}. {self.reason}",
+            *(f"  {name}: {_written(cost)}" for name, cost in self.costs.items()),
             "Plan:",
             *(f"  {line}" for line in self.plan),
             f"In the paper's notation: {self.query}",
@@ -61,6 +66,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     with context.engine.meaning(view.definition.settings):
         definition = definitions.load(context, view)
     scenario, choice = scenario_of(view), choose(context, view, definition)
+    compared = _compared(context, view, definition) if choice.alternative is not None else {}
     key = view.definition.key
     return Explanation(
         view=view.name,
@@ -68,6 +74,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         invariant=str(scenario.invariant),
         strategy=str(choice),
         reason=choice.reason,
+        costs=compared,
         plan=choice.strategy.reads(definition),
         query=notation(definition.plan) if definition.bound is not None else "Q",
         equations=choice.strategy.equations(definition),
@@ -76,6 +83,27 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         apply=f"one MERGE on {', '.join(key)}" if key else "an append, or one MERGE of the touched rows",
         notes=view.definition.notes,
         settings=dict(sorted((view.definition.settings or {}).items())),
+    )
+
+
+def _compared(context: Context, view: ViewRecord, definition: definitions.Definition) -> dict[str, dict[str, Any]]:
+    """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
+    try:
+        pending = unread(context, view, definition)
+        compared = {} if pending is None else choose(context, view, definition, pending).costs
+    except DeferredError:
+        return {}
+    return {name: cost.to_dict() for name, cost in compared.items()}
+
+
+def _written(cost: dict[str, Any]) -> str:
+    """
+    >>> _written({"seconds": 1.25, "rows": 1200, "bytes": 3_000_000, "reason": "by the sizes alone"})
+    'about 1.2 s for what has changed so far: 1,200 rows, 3.0 MB to read (by the sizes alone)'
+    """
+    return (
+        f"about {cost['seconds']:.1f} s for what has changed so far: {cost['rows']:,} rows, "
+        f"{cost['bytes'] / 1e6:,.1f} MB to read ({cost['reason']})"
     )
 
 
