@@ -12,10 +12,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from deferred.config import parse_timestamp
-from deferred.errors import DeferredError, SparkFailure
+from deferred.errors import ConfigurationError, DeferredError, SparkFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -191,6 +192,14 @@ def _console() -> Console:
 def say(text: str) -> None:
     """Print a line to standard output."""
     print(text, flush=True)
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write what is shown to a file instead."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
 
 def complain(text: str) -> None:

@@ -27,8 +27,9 @@ ROOMS: dict[str, set[str]] = {
     "maintenance": {"algebra", "sql", "spark", "metadata", "log"},
     "terminal": {"algebra", "sql", "spark", "metadata", "log", "maintenance"},
     "demo": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal"},
-    "airflow": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "demo"},
-    "cli": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "demo", "airflow"},
+    "report": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal"},
+    "airflow": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "report", "demo"},
+    "cli": {"algebra", "sql", "spark", "metadata", "log", "maintenance", "terminal", "report", "demo", "airflow"},
 }
 """Each room with the rooms that it may import."""
 
@@ -198,6 +199,7 @@ EFFECTS = {
             "demo/__init__.py": "makes an example",
             "demo/many.py": "makes a plot",
             "airflow/__main__.py": "makes an example",
+            "terminal.py": "what is shown, in a file that the user names",
         },
     ),
 }

@@ -257,6 +257,8 @@ def test_version_and_help(project: Project) -> None:
         "explain",
         "status",
         "history",
+        "report",
+        "metrics",
         "sync",
         "gc",
         "engine",
@@ -278,7 +280,7 @@ def imported(project: Project, *arguments: str) -> set[str]:
         [sys.executable, "-c", script, *config, *arguments],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[1],
+        cwd=project.folder,
         check=True,
     )
     last = done.stderr.splitlines()[-1].split()
@@ -290,7 +292,10 @@ def imported(project: Project, *arguments: str) -> set[str]:
     "arguments",
     [
         ("status",),
+        ("status", "--json"),
         ("history",),
+        ("report",),
+        ("metrics",),
         ("sync",),
         ("db", "current"),
         ("engine", "status"),

@@ -116,6 +116,10 @@ class Writer(Protocol):
         """A support table, in which a key may have several rows: those of earlier batches, and the newest."""
         ...
 
+    def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
+        """Exactly the rows of a support table with some keys, or all of them, if they are few and were fetched."""
+        ...
+
     def held(self, stored: Stored) -> Sequence[str]:
         """The columns of a support table: those of its rows, and those that say how new a row is."""
         ...

@@ -57,7 +57,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a view is maintained: plan, equations, SQL, strategy and why."""
+    """Show how a view is maintained, what it costs and what would be cheaper; equations, SQL and reasons."""
     if against is not None:
         _explain_against(view, against, as_json)
         return
@@ -128,3 +128,43 @@ def history(
     with opened() as warehouse:
         found = warehouse.history(view, limit)
     terminal.answer({"operations": found}, as_json, lambda: terminal.history(found))
+
+
+@app.command()
+def report(
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="[VIEW...]", help="In detail; all by default.", show_default=False)
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("deferred-report.html"),
+    as_json: Json = False,
+) -> None:
+    """Write a page about all views: health, lineage, cuts, operations, downtime. Starts no Spark."""
+    from deferred.report.facts import gather
+    from deferred.report.page import page
+
+    with opened(f"Writing {output}") as warehouse:
+        facts = gather(warehouse, views or None)
+    terminal.write_file(output, page(facts))
+    terminal.answer(
+        {"file": str(output.absolute()), "views": list(facts.details)},
+        as_json,
+        lambda: terminal.say(f"{output}: {terminal.plural(len(facts.details), 'view')}. Open it in a browser."),
+    )
+
+
+@app.command()
+def metrics(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write, such as one that node_exporter collects.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print lag, rows, seconds, downtime and failures by view in the OpenMetrics format. Starts no Spark."""
+    with opened() as warehouse:
+        text = warehouse.metrics()
+    if output is not None:
+        terminal.write_file(output, text)
+    elif as_json:
+        terminal.answer({"metrics": text}, as_json, lambda: None)
+    else:
+        terminal.say(text.rstrip("\n"))

@@ -22,6 +22,7 @@ from deferred.sql.dialect import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
 FEED = "delta.enableChangeDataFeed"
@@ -217,6 +218,10 @@ class DeltaLog:
     def _files(self) -> FileSystem:
         return files_of(self.location)
 
+    def opened(self, path: str) -> NativeFile:
+        """A file of the table, relative to it, for reading."""
+        return self._files.open_input_file(path)
+
     def rows(self, partition: str, values: Sequence[str], most: int) -> pa.Table | None:
         """The rows of some partitions, None where there are more than `most` or delta-rs cannot read the table."""
         if self.properties.get("delta.columnMapping.mode", "none") != "none":
@@ -287,6 +292,10 @@ class DeltaLog:
 
     def _shape_at(self, version: int) -> Shape:
         return _shape(_metadata_of(_opened(self.location, version)))
+
+    def files(self, most: int) -> list[dict[str, Any]]:
+        """The files of the table with their statistics; none where there are more than `most`."""
+        return self.files_at(self.version) if len(self._table.file_uris()) <= most else []
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,6 +41,8 @@ class Definition:
     whole: str | None = None
     recursions: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
+    supports: Mapping[str, exp.Table] = field(default_factory=dict)
+    """Where its support tables are, if its plan reads them instead of computing their rows."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
 
@@ -169,8 +171,22 @@ def _refuse_variants(definition: Definition) -> None:
                 )
 
 
-def load(context: Context, view: ViewRecord) -> Definition:
-    """A view's definition as it was bound when the view was created: later columns of its tables do not matter."""
+def remembered_alone(context: Context, view: ViewRecord) -> Definition:
+    """A view's definition by what was remembered of it; refused where Spark would have to be asked."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise DeferredError(
+            f"Not all types of {view.name} were kept when it was created. `deferred explain {view.name}` asks Spark."
+        )
+
+    return load(context, view, ask)
+
+
+def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str, str]]] | None = None) -> Definition:
+    """A view's definition as it was bound when the view was created: later columns of its tables do not matter.
+
+    `ask` says which types a query has that were not remembered; Spark, by default.
+    """
     remembered = view.definition
     schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
@@ -179,7 +195,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
         name = names[_dotted(path)]
         return name, schemas[name]
 
-    types = Types(context.engine.columns, remembered.types)
+    types = Types(ask or context.engine.columns, remembered.types)
     bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
@@ -209,18 +225,14 @@ class Pinned:
         return self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
+        if name in self.definition.supports:
+            return self.definition.supports[name]
         return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def rows_at(
-    definition: Definition, plan: Plan, cut: Cut, location: str = "", supports: Mapping[str, int] | None = None
-) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there.
-
-    `supports` are the versions of support tables that hold that cut, if the plan reads any, in a folder of the view.
-    """
-    steps = dict(definition.recursions)
-    leaves = Pinned(definition, cut.versions, steps=steps, location=location, supports=supports or {})
+def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
     return Renderer(leaves, small_changes=False).query(plan)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -226,6 +227,9 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
                 remove_folder(f"{folder}/{name}")
                 removed["staged" if kind == "transactions" else "folders"] += 1
     removed["folders"] += sum(_remove_generations(view, before) for view in context.metadata.views.all())
+    for view in context.metadata.views.all():
+        with suppress(DeferredError):  # what a failed operation has done is noted as long as the operation is known
+            settled(context, view)
     removed["operations"] = context.metadata.operations.prune(before)
     removed["leases"] = context.metadata.leases.prune(before)
     removed["transaction records"] = context.metadata.transactions.prune(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,11 +24,13 @@ from deferred.maintenance import (
     backfill,
     following,
     importing,
+    metrics,
     operation,
     reading,
     recovery,
     refresh,
     status,
+    together,
     verify,
     views,
 )
@@ -314,6 +316,10 @@ class Warehouse:
         """Returns all views, by name."""
         return Listing(self._context.metadata.views.all())
 
+    def view(self, name: str) -> ViewRecord:
+        """Returns the view of that name; an error names the nearest ones."""
+        return self._context.metadata.views.get(name)
+
     def find_view(self, name: str) -> ViewRecord | None:
         """Returns the view of that name, if there is one; names are compared without case."""
         return self._context.metadata.views.find(name)
@@ -340,6 +346,18 @@ class Warehouse:
         record = self._context.metadata.views.get(view)
         done = scenario_of(record).refresh(self._context, record, _moment(until), order, full)
         return self._followed(done)
+
+    def side_by_side(
+        self, views: Sequence[str], work: Callable[[str], Any]
+    ) -> tuple[list[Any], dict[str, DeferredError]]:
+        """Do some work on many views at the same time, each after those that it reads.
+
+        Returns the results in their order, and the failures by name: the failure of one view leaves out no other.
+        """
+        known = {name: view for name in views if (view := self.find_view(name)) is not None}
+        by_table = {view.table_id: name for name, view in known.items()}
+        reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
+        return together.side_by_side(views, reads, work)
 
     def _followed(self, done: Operation) -> Operation:
         """The operation, with what went wrong in views that follow it."""
@@ -391,9 +409,17 @@ class Warehouse:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
         return explaining.explain(self._context, self._context.metadata.views.get(view))
 
+    def explain_briefly(self, view: str) -> explaining.Summary:
+        """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
+        return explaining.summary(self._context, self._context.metadata.views.get(view))
+
     def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
         return Listing(status.status(self._context))
+
+    def metrics(self) -> str:
+        """Returns lag, rows, seconds, downtime and failures by view, as OpenMetrics text. Starts no Spark."""
+        return metrics.metrics(self._context)
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""

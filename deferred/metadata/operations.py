@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from deferred.errors import UnknownObjectError
 from deferred.metadata.database import Database
 from deferred.metadata.models import OperationRow, changes, name_key
-from deferred.metadata.records import OperationRecord, OperationState, utc_now
+from deferred.metadata.records import OperationRecord, OperationState, OperationTotal, utc_now
 
 
 class OperationStore:
@@ -95,6 +95,20 @@ class OperationStore:
             for row in session.scalars(statement):
                 found.setdefault(str(row.view), []).append(row.record())
         return found
+
+    def totals(self) -> list[OperationTotal]:
+        """Returns the sums over all operations on views that are recorded, by view, kind and outcome."""
+        o = OperationRow
+        statement = select(o.view, o.kind, o.state, o.rows_read, o.rows_deleted, o.rows_inserted, o.seconds)
+        found: dict[tuple[str, str, str], list[Any]] = {}
+        with self._database.read() as session:
+            for view, kind, state, *rows, seconds in session.execute(statement.where(o.view_key.is_not(None))):
+                total = found.setdefault((view, kind, state), [0, 0, 0, 0, {}])
+                for place, number in enumerate((1, *rows)):
+                    total[place] += number
+                for phase, taken in (seconds or {}).items():
+                    total[4][phase] = total[4].get(phase, 0.0) + taken
+        return [OperationTotal(*key, *total) for key, total in sorted(found.items())]  # type: ignore[arg-type]
 
     def prune(self, before: datetime) -> int:
         """Remove the finished operations that began before a moment; returns how many there were."""

@@ -20,7 +20,7 @@ from deferred.algebra.operators.rederiving import DeleteRederive
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, is_column, rewrite
 from deferred.algebra.trees import as_trees
-from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_padded
+from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
 from deferred.sql.counting import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
@@ -110,7 +110,8 @@ class _SupportPlanner:
 
     def can_be_kept(self, names: Iterable[str]) -> bool:
         types = [self.column_types[name] for name in names]
-        return not any(has_no_order(t) or equality_is_coarser(t) or is_padded(t) for t in types)
+        unfit = (has_no_order, equality_is_coarser, is_padded, is_not_stored)
+        return not any(is_unfit(type_) for type_ in types for is_unfit in unfit)
 
     def compared_exactly(self, left: Scalar, right: Scalar) -> bool:
         return compared_exactly(self._type_of(left), self._type_of(right))
