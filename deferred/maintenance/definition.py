@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,11 +87,28 @@ class Definition:
         )
 
 
-def define(context: Context, sql: str, strict: bool) -> Definition:
-    """Bind a new view against the tables as they are now.
+class _AsksSpark(Exception):
+    """Binding goes on only with an answer from Spark."""
+
+
+def refuse_early(context: Context, sql: str, strict: bool) -> None:
+    """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise _AsksSpark
+
+    with suppress(_AsksSpark):
+        define(context, sql, strict, Types(ask))
+
+
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
+    """Bind a new view against the tables as they are now; Spark says which types its expressions have.
+
+    `maintain` is the view's option of that name: what is kept beside the view.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
+    types = types or Types(context.engine.columns)
     schemas: dict[str, Columns] = {}
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
@@ -103,9 +121,8 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
             schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
         return record.name, schemas[record.name]
 
-    types = Types(context.engine.columns)
     try:
-        bound = bind(sql, catalog, types)
+        bound = bind(sql, catalog, types, maintain)
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -154,8 +171,22 @@ def _refuse_variants(definition: Definition) -> None:
                 )
 
 
-def load(context: Context, view: ViewRecord) -> Definition:
-    """A view's definition as it was bound when the view was created: later columns of its tables do not matter."""
+def remembered_alone(context: Context, view: ViewRecord) -> Definition:
+    """A view's definition by what was remembered of it; refused where Spark would have to be asked."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise DeferredError(
+            f"Not all types of {view.name} were kept when it was created. `deferred explain {view.name}` asks Spark."
+        )
+
+    return load(context, view, ask)
+
+
+def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str, str]]] | None = None) -> Definition:
+    """A view's definition as it was bound when the view was created: later columns of its tables do not matter.
+
+    `ask` says which types a query has that were not remembered; Spark, by default.
+    """
     remembered = view.definition
     schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
@@ -164,8 +195,8 @@ def load(context: Context, view: ViewRecord) -> Definition:
         name = names[_dotted(path)]
         return name, schemas[name]
 
-    types = Types(context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    types = Types(ask or context.engine.columns, remembered.types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 

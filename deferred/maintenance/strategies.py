@@ -121,9 +121,10 @@ class Incremental(Strategy):
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
         ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        moved = {} if job.batch is None else support.moved(program, renderer, job.logs.total, job.batch)
+        moves = ran.moves(program)
+        moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
         found = temporaries.compute_all({"delta": change, **moved}, job.logs.total)
-        advance = partial(support.advance, job.context, view, program, renderer, found)
+        advance = partial(support.advance, job.context, view, moves, renderer, found)
         return Change(found["delta"], advance, ran.report(program))
 
 
@@ -198,6 +199,8 @@ def choose(
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:

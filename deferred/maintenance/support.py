@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -33,10 +33,10 @@ from deferred.algebra.bags import (
     select,
     union_all,
 )
-from deferred.algebra.operators.project import pick
+from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program, Upkeep
-from deferred.algebra.strategy import Keeping, support_tables
+from deferred.algebra.program import Upkeep
+from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
@@ -70,12 +70,13 @@ class Supports:
 
 def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
     """Create and fill the support tables of a new view."""
-    if definition.bound is None:
-        return
-    for name, plan in support_tables(definition.plan).items():
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, 0)
+    filling = _Filling(definition, cut)
+    for name, plan in filling.tables:
+        path = support_path(location, name)
+        rows = appended(filling.rows(plan), plan.columns, (), None, 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
-        bags.create_filled(context.engine, support_path(location, name), _columns(definition, plan), rows, mark)
+        bags.create_filled(context.engine, path, _columns(definition, plan), rows, mark)
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
 
 
 def resting_on(definition: Definition, location: str) -> Definition:
@@ -83,30 +84,17 @@ def resting_on(definition: Definition, location: str) -> Definition:
 
     Old(E) is what the table of E holds at s_i, and that is the cut at which it was filled.
     """
-    if definition.bound is None or not support_tables(definition.plan):
+    if definition.bound is None:
         return definition
-    done: dict[Plan, Plan] = {}
-
-    def kept(plan: Plan) -> Plan:
-        if plan not in done:
-            strategy = plan.strategy
-            if isinstance(strategy, Keeping):
-                done[plan] = pick(strategy.past(plan, None), plan.columns)
-            else:
-                children = [kept(child) for child in plan.children]
-                same = all(new is old for new, old in zip(children, plan.children, strict=True))
-                done[plan] = plan if same else plan.with_children(children)
-        return done[plan]
-
     tables = {name: delta_table(support_path(location, name)) for name in support_tables(definition.plan)}
-    return replace(definition, bound=replace(definition.bound, plan=kept(definition.plan)), supports=tables)
+    plan = over_support_tables(definition.plan, tables)
+    return replace(definition, bound=replace(definition.bound, plan=plan), supports=tables)
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
     """Recompute the support tables at a cut, after a recomputation of the view."""
-    if definition.bound is None:
-        return
-    for name, plan in support_tables(definition.plan).items():
+    filling = _Filling(definition, cut)
+    for name, plan in filling.tables:
         path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
@@ -115,8 +103,28 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
+        rows = appended(filling.rows(plan), plan.columns, (), None, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """The support tables of a view at a cut, those first that others can be filled from."""
+
+    definition: Definition
+    cut: Cut
+    made: dict[str, exp.Table] = field(default_factory=dict)
+    """The tables that are filled, at the versions to read."""
+
+    @property
+    def tables(self) -> list[tuple[str, Plan]]:
+        found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
+        return list(found.items())[::-1]
+
+    def rows(self, contents: Plan) -> exp.Query:
+        filled = replace(self.definition, supports=self.made)
+        return rows_at(filled, over_support_tables(contents, self.made), self.cut)
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -216,14 +224,14 @@ def _moves(log: DeltaLog, propagated: int) -> _Moves:
     return _Moves(batch, REWRITE_AFTER, orphan, highest)  # Delta has cleaned up the rest of its log
 
 
-def moved(program: Program, renderer: PropagateRenderer, expected: int, batch: int) -> dict[str, exp.Query]:
+def moved(moves: Mapping[str, Upkeep], renderer: PropagateRenderer, expected: int, batch: int) -> dict[str, exp.Query]:
     """What a batch appends to each support table that is small work: computed together with the view's change.
 
     `expected` is about how many rows change in one of them.
     """
     return {
         _moved_rows(name): _new_rows(renderer, upkeep, batch)
-        for name, upkeep in program.supports.items()
+        for name, upkeep in moves.items()
         if expected <= LOCAL_ROWS and not _is_due(renderer, name)
     }
 
@@ -231,7 +239,7 @@ def moved(program: Program, renderer: PropagateRenderer, expected: int, batch: i
 def advance(
     context: Context,
     view: ViewRecord,
-    program: Program,
+    moves: Mapping[str, Upkeep],
     renderer: PropagateRenderer,
     computed: Mapping[str, exp.Table],
     operation: str,
@@ -241,7 +249,7 @@ def advance(
 
     `computed` has the results of `moved`.
     """
-    for name, upkeep in program.supports.items():
+    for name, upkeep in moves.items():
         names = upkeep.rows.columns
         rows = computed.get(_moved_rows(name))
         if rows is not None:
