@@ -13,7 +13,7 @@ from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Bound, Loop, Program, Rederivation, Step, Upkeep
 from deferred.algebra.scalar import Fresh, columns_of, is_column
-from deferred.algebra.strategy import Keeping
+from deferred.algebra.strategy import Stateful
 from deferred.algebra.types import compared_exactly, equality_is_coarser
 
 
@@ -89,7 +89,7 @@ class Differentiator:
                 self._readings[plan] = self.references[node.name].rows(keys)
             elif isinstance(node, Recursion) and not self.keeps:
                 self._readings[plan] = node if keys is None else Restrict(node, keys)
-            elif isinstance(strategy, Keeping) and self.keeps:
+            elif isinstance(strategy, Stateful) and self.keeps:
                 self._readings[plan] = strategy.present(node, self, keys)
             else:
                 children = [self.reading(child) for child in plan.children]
@@ -138,7 +138,7 @@ class Differentiator:
         if change is None:
             return new, new
         strategy = plan.strategy
-        if isinstance(strategy, Keeping):
+        if isinstance(strategy, Stateful):
             return new, strategy.past(plan, keys)
         both = united([signed(new), minus(change)], (*plan.columns, COUNT))
         return new, Repeat(Net(both, self.bitwise(plan.columns)))

@@ -10,8 +10,9 @@
 | OverKept | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
-A strategy never changes a result. A strategy with a support table is `Keeping`: the old state is what the table holds
-at s_i, the new state the same with its moved rows.
+A strategy never changes a result. One that is `Stateful` reads both states of its node without the node's inputs. With
+a support table it is `Keeping`: the old state is what the table holds at s_i, the new state the same with its moved
+rows.
 """
 
 from __future__ import annotations
@@ -80,7 +81,19 @@ LINEAR, TOUCHED_KEYS, TOUCHED_ROWS, TOUCHED_PARTITIONS = Linear(), TouchedKeys()
 RECOMPUTED, OVER_KEPT, DERIVED = Recomputed(), OverKept(), NotMaintained()
 
 
-class Keeping(Strategy, ABC):
+class Stateful(Strategy, ABC):
+    """A strategy that reads both states of its node from rows that are at hand, and no base table."""
+
+    @abstractmethod
+    def past(self, node: Any, keys: Keys | None) -> Plan:
+        """Old(node|K), from the rows as they are at s_i."""
+
+    @abstractmethod
+    def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
+        """New(node|K), from those rows and how they move. The node's change must be computed first."""
+
+
+class Keeping(Stateful):
     """A strategy that keeps rows of its node in a support table, so that both states are read there."""
 
     support: str
@@ -89,14 +102,6 @@ class Keeping(Strategy, ABC):
     @abstractmethod
     def contents(self, node: Any) -> Plan:
         """What the support table holds, as a plan over the base tables."""
-
-    @abstractmethod
-    def past(self, node: Any, keys: Keys | None) -> Plan:
-        """Old(node|K), from the support table as it is at s_i."""
-
-    @abstractmethod
-    def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
-        """New(node|K), from the support table and its moved rows. The node's change must be computed first."""
 
 
 class SupportTables(Protocol):

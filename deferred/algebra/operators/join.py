@@ -109,9 +109,25 @@ class Join(Plan):
         return union(terms, (*self.columns, COUNT))
 
     def _term(self, d: Differentiator, i: int, changes: Sequence[Plan | None]) -> Plan:
-        """The i-th term, joined outward from the change so that Spark starts with the small side."""
+        """The i-th term: the change, the new state of the inputs before it, the old state of those after it."""
+
+        def state(j: int, keys: Keys | None) -> Plan:
+            plan, change = self.inputs[j], changes[j]
+            new = plan if keys is None else plan.restricted(keys)
+            if change is None or j < i:
+                return new
+            change = change if keys is None else Restrict(change, keys)
+            return united([signed(new), minus(change)], (*plan.columns, COUNT))
+
         start = changes[i]
         assert start is not None
+        return self.outward(d, i, start, state)
+
+    def outward(self, d: Differentiator, i: int, start: Plan, state: Callable[[int, Keys | None], Plan]) -> Plan:
+        """A change of the i-th input, joined outward with states of the others, so that Spark starts with the small side.
+
+        `state` gives the rows of an input, plain or signed, for the keys that the rows so far ask for; None for all.
+        """
         result: Plan = start
         pending = conjuncts(self.condition)
         left = [j for j in range(len(self.inputs)) if j != i]
@@ -121,17 +137,11 @@ class Join(Plan):
             left.remove(j)
             plan = self.inputs[j]
             links = _links(result, plan, pending)
+            keys = None
             if links and not d.is_row_by_row(plan):
                 result = d.shared(result)
-                plan = plan.restricted(Keys(result, links))
-            change = changes[j]
-            if change is not None and j > i:
-                if links and not d.is_row_by_row(self.inputs[j]):
-                    change = Restrict(change, Keys(result, links))
-                other = united([signed(plan), minus(change)], (*plan.columns, COUNT))
-            else:
-                other = plan
-            result, pending = _joined(result, other, plan.columns, pending)
+                keys = Keys(result, links)
+            result, pending = _joined(result, state(j, keys), plan.columns, pending)
         return pick(result, (*self.columns, COUNT))
 
     def restricted(self, keys: Keys) -> Plan:
