@@ -102,6 +102,10 @@ class SparkFailure(DeferredError):
     """Spark or Delta refused or failed a statement."""
 
 
+class PromiseBrokenError(DeferredError):
+    """A base table does not keep the key or the references that it was tracked with, and a view relies on them."""
+
+
 def not_one_of(name: str, value: object, choices: Sequence[object]) -> InvalidInputError:
     """The error that a parameter has a value that it cannot have.
 

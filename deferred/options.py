@@ -11,6 +11,7 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
+MAINTAIN = ("base", "self")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ViewOptions:
     policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
     target_lag: how old the rows that people read may become; the schedule follows from it.
     refresh_on_read: whether a read of rows that are older than target_lag refreshes the view first.
+    maintain: whether propagate may read the base tables (base), or only logs, MV and tables of the view's own (self).
 
     >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
     2
@@ -38,12 +40,17 @@ class ViewOptions:
     policy: int = 1
     target_lag: str | None = None
     refresh_on_read: bool = False
+    maintain: str = "base"
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
             check_option(name, value)
         if self.refresh_on_read and self.target_lag is None:
             raise InvalidInputError("refresh_on_read needs a target_lag: how old may rows be that are read?")
+        if self.maintain == "self" and self.refresh_policy == "full":
+            raise InvalidInputError(
+                "maintain = 'self' reads no base table, refresh_policy = 'full' reads all of them; choose one."
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ViewOptions:
@@ -68,7 +75,12 @@ class ViewOptions:
 
 OPTION_NAMES = tuple(field.name for field in fields(ViewOptions))
 _DEFAULTS = {field.name: field.default for field in fields(ViewOptions)}
-_CHOICES: Mapping[str, tuple[Any, ...]] = {"scenario": SCENARIOS, "refresh_policy": REFRESH_POLICIES, "policy": (1, 2)}
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "scenario": SCENARIOS,
+    "refresh_policy": REFRESH_POLICIES,
+    "policy": (1, 2),
+    "maintain": MAINTAIN,
+}
 FLAGS = tuple(name for name, value in _DEFAULTS.items() if isinstance(value, bool))
 """The options that are true or false."""
 

@@ -7,6 +7,9 @@
 | Counted (operators/counted.py) | the kept parts of the touched groups | parts per group |
 | KeptRows (operators/limit.py) | the kept first rows | first rows |
 | KeptValues (operators/kept.py) | kept values | values with counts |
+| Auxiliary (operators/kept.py) | kept rows of a base table | its rows that can matter |
+| InView (operators/in_view.py) | the view's own rows | – |
+| Promised (operators/referring.py, promised_join.py) | what keys and references leave to be read | – |
 | OverKept | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
@@ -71,6 +74,12 @@ class OverKept(Strategy):
     name = "kept values"
 
 
+class Promised(Strategy):
+    """Declared keys and references say which changes can meet which rows, so that fewer are read."""
+
+    name = "keys and references"
+
+
 class NotMaintained(Strategy):
     """A node of a derived plan, or of constants: it has no change of its own."""
 
@@ -78,7 +87,7 @@ class NotMaintained(Strategy):
 
 
 LINEAR, TOUCHED_KEYS, TOUCHED_ROWS, TOUCHED_PARTITIONS = Linear(), TouchedKeys(), TouchedRows(), TouchedPartitions()
-RECOMPUTED, OVER_KEPT, DERIVED = Recomputed(), OverKept(), NotMaintained()
+RECOMPUTED, OVER_KEPT, PROMISED, DERIVED = Recomputed(), OverKept(), Promised(), NotMaintained()
 
 
 class Stateful(Strategy, ABC):
@@ -91,6 +100,10 @@ class Stateful(Strategy, ABC):
     @abstractmethod
     def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
         """New(node|K), from those rows and how they move. The node's change must be computed first."""
+
+    @abstractmethod
+    def reads_again(self, node: Any) -> bool:
+        """Whether a change can make the node read rows of its inputs, beside their changes."""
 
 
 class Keeping(Stateful):

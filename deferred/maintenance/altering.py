@@ -70,6 +70,9 @@ from deferred.sql.comparing import Difference, OfView, compared, renamed
 from deferred.sql.dialect import delta_table, parse_query, seen, text
 from deferred.sql.render import ReadableLeaves, Renderer
 
+STRICTLY = ViewOptions(refresh_policy="incremental_strict")
+"""How a query that is computed once is bound: it must have a plan."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -371,8 +374,8 @@ def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...
     """The queries of a difference, bound; None where one of them has no plan."""
     try:
         return (
-            tuple(definitions.define(context, sql, strict=True) for sql in found.added),
-            tuple(definitions.define(context, sql, strict=True) for sql in found.removed),
+            tuple(definitions.define(context, sql, STRICTLY) for sql in found.added),
+            tuple(definitions.define(context, sql, STRICTLY) for sql in found.removed),
         )
     except DeferredError:
         return None
@@ -394,6 +397,7 @@ def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
 def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     """Whether two definitions have one plan, up to the ids of its columns, over the same tables and types."""
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
+    tables = tables and old.declared == new.definition.declared
     return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
 from deferred.algebra.operators import Scan
+from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -19,6 +22,7 @@ from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
 from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
+from deferred.options import ViewOptions
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
@@ -42,6 +46,8 @@ class Definition:
     """Where the rows of its recursions are, once they are computed at a cut."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
+    declared: Mapping[str, Any] | None = None
+    """The keys and references on which a plan relies that reads no base table; None where it may read them."""
 
     @property
     def plan(self) -> Plan:
@@ -52,6 +58,11 @@ class Definition:
     def column_types(self) -> Mapping[str, str]:
         """The type of every column of the plan."""
         return self.bound.types if self.bound is not None else {}
+
+    @property
+    def promises(self) -> Promises | None:
+        """What its tables are relied on to keep, if it may read none of them."""
+        return _promises(self.declared)
 
     def read_columns(self, name: str) -> Columns:
         """The columns of a base table that the view reads, with their types."""
@@ -80,15 +91,24 @@ class Definition:
         """What is kept with the view, so that `load` asks neither its tables nor Spark."""
         types = {sql: tuple(columns) for sql, columns in self.types.known.items()}
         return RememberedDefinition(
-            self.schemas, self.names, types, self.whole, tuple(notes), tuple(key), settings=settings
+            self.schemas,
+            self.names,
+            types,
+            self.whole,
+            tuple(notes),
+            tuple(key),
+            settings=settings,
+            promises=self.declared,
         )
 
 
-def define(context: Context, sql: str, strict: bool) -> Definition:
+def define(context: Context, sql: str, options: ViewOptions) -> Definition:
     """Bind a new view against the tables as they are now.
 
-    What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
+    What no delta rule exists for is refused if the options say so; otherwise the view is recomputed as a whole, and
+    says so. A view that may read no base table relies on the keys and references that the tables have now.
     """
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
     schemas: dict[str, Columns] = {}
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
@@ -103,9 +123,10 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
 
     types = Types(context.engine.columns)
     try:
-        bound = bind(sql, catalog, types)
+        declared = _declared(catalog, sql, records) if options.maintain == "self" else None
+        bound = bind(sql, catalog, types, _promises(declared))
         _refuse_uncomparable(bound)
-        definition = Definition(sql, bound, records, schemas, names, types)
+        definition = Definition(sql, bound, records, schemas, names, types, declared=declared)
     except (NondeterministicSQLError, UnsafeSQLError):
         raise
     except UnsupportedSQLError as error:
@@ -163,8 +184,35 @@ def load(context: Context, view: ViewRecord) -> Definition:
         return name, schemas[name]
 
     types = Types(context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
-    return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
+    declared = remembered.promises
+    bound = None if remembered.whole else bind(view.sql, catalog, types, _promises(declared))
+    return Definition(
+        view.sql,
+        bound,
+        records,
+        schemas,
+        names,
+        types,
+        remembered.whole,
+        settings=remembered.settings,
+        declared=declared,
+    )
+
+
+def _declared(
+    catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]
+) -> dict[str, Any]:
+    """The keys and references of all tables that a text names."""
+    for path in tables(sql):
+        catalog(path)
+    return {
+        "keys": {name: list(record.key) for name, record in records.items()},
+        "references": {name: dict(record.references) for name, record in records.items()},
+    }
+
+
+def _promises(declared: Mapping[str, Any] | None) -> Promises | None:
+    return None if declared is None else Promises.of(declared["keys"], declared["references"])
 
 
 def _dotted(path: tuple[str, ...]) -> str:
@@ -181,6 +229,8 @@ class Pinned:
     steps: dict[str, exp.Table] = field(default_factory=dict)
     location: str = ""
     supports: Mapping[str, int] = field(default_factory=dict)
+    view: exp.Query | None = None
+    """The view itself at s_i, for rules that read its rows."""
 
     def scan(self, table: str) -> exp.Expr:
         return self.definition.rows_at(table, self.versions[self.definition.tables[table].id])
@@ -189,6 +239,9 @@ class Pinned:
         return self.changes[table]
 
     def temporary(self, name: str) -> exp.Expr:
+        if name == VIEW:
+            assert self.view is not None
+            return self.view.copy()
         return self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:

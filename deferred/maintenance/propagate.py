@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint, column, insert_into, select
-from deferred.errors import DeferredError, LogLostError
+from deferred.errors import DeferredError, LogLostError, PromiseBrokenError
 from deferred.log import ledger, undo
 from deferred.log.context import Context
 from deferred.log.lease import Held
@@ -56,7 +56,7 @@ def propagate(
             work.from_cut = view.propagated
             try:
                 _propagate(context, view, until, work, full, held)
-            except LogLostError as error:
+            except (LogLostError, PromiseBrokenError) as error:
                 context.metadata.views.update(view.id, [held.lease], state="broken", problem=str(error))
                 raise
         return result(context, work)
@@ -101,6 +101,9 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
             change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
+            if change.instead is not None:
+                work.strategy, work.details["reason"] = change.instead.strategy.name, change.instead.reason
+                work.warnings.append(change.instead.reason)
             if change.recursions:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)

@@ -8,28 +8,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, column, difference, select, signed
+from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import run
+from deferred.algebra.program import EXPOSED, Program, Run, run
+from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.strategy import Recomputed
+from deferred.errors import PromiseBrokenError
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs
-from deferred.maintenance.definition import Definition, Pinned, outputs, query
+from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
+from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
 
 FULL_FRACTION = 0.3
@@ -50,6 +54,8 @@ class Job:
     logs: Logs
     supports: Mapping[str, SupportState]
     temporaries: Temporaries
+    shown: exp.Query | None = None
+    """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ class Change:
     """Commits the support tables, under the id of an operation and the number of its differential batch."""
     recursions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of each recursion: its rounds, and how many rows were overestimated to be deleted and put back."""
+    instead: Choice | None = None
+    """The strategy that took the place of the chosen one when it saw what had changed, and why."""
 
 
 class Strategy(ABC):
@@ -110,17 +118,68 @@ class Incremental(Strategy):
 
     def run(self, job: Job) -> Change:
         """Run the delta program step by step; a step whose condition is empty is empty and reads nothing."""
-        definition, view, temporaries = job.definition, job.view, job.temporaries
-        program = differentiate(definition.plan, job.logs.changed, definition.column_types)
+        program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
+        renderer = self.renderer(job)
+        ran = run(program.steps, self.machine(job, renderer))
+        return self.change(job, program, renderer, ran)
+
+    def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
+        """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
+        definition, view = job.definition, job.view
         versions = {name: state.version for name, state in job.supports.items()}
-        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions)
+        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, shown)
         small = job.logs.total <= BROADCAST_ROWS
-        renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
-        ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
-        change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
+        return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
+
+    def machine(self, job: Job, renderer: PropagateRenderer) -> SparkMachine:
+        return SparkMachine(renderer, renderer.pinned.steps, job.temporaries, job.logs.total)
+
+    def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
+        """What a program has computed, once its steps have run."""
+        definition, view = job.definition, job.view
+        if program.result is None:
+            nothing = [alias(cast(exp.Null(), type_), name) for name, type_ in view.columns]
+            rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
+        else:
+            rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
         advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
-        return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
+        return Change(job.temporaries.compute("delta", rows, job.logs.total), advance, ran.report(program))
+
+
+class SelfMaintained(Incremental):
+    """Δ(Q) from logs, MV and the view's auxiliary and support tables alone (Quass et al. 1996): no base table is read.
+
+    What the logs contain decides whether the rules may be used. An exposed update, which takes rows into the view that
+    no table here holds, is answered by asking the base tables once (section 4.2.2). A broken promise is an error.
+    """
+
+    name = "self"
+
+    def reads(self, definition: Definition) -> tuple[str, ...]:
+        return (*described(definition.plan), *super().reads(definition))
+
+    def run(self, job: Job) -> Change:
+        program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
+        assert not tables_read(program), "base tables are out of reach"
+        renderer = self.renderer(job, self._shown(job))
+        ran = run(program.steps, self.machine(job, renderer))
+        for guard in program.guards:
+            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if not found:
+                continue
+            if guard.kind != EXPOSED:
+                raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
+            reason = exposed(guard, [tuple(row) for row in found])
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
+        return self.change(job, program, renderer, ran)
+
+    def _shown(self, job: Job) -> exp.Query:
+        """The view at s_i, under the ids of the plan's columns."""
+        rows = reached(job.view) if job.shown is None else job.shown
+        types = job.definition.column_types
+        named = [alias(cast(column(name), types[c]), c) for c, name in output(job.definition, job.view.columns)]
+        return select([*named, column(COUNT)], rows)
 
 
 class Recompute(Strategy):
@@ -154,7 +213,7 @@ class Recompute(Strategy):
         return Change(change, partial(support.refill, job.context, view, definition, job.cut))
 
 
-INCREMENTAL, RECOMPUTE = Incremental(), Recompute()
+INCREMENTAL, RECOMPUTE, SELF = Incremental(), Recompute(), SelfMaintained()
 
 
 @dataclass(frozen=True)
@@ -193,6 +252,8 @@ def choose(
     if view.options.refresh_policy == "full":
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
+    if definition.declared is not None:
+        return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
     recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
     reason = (
         f"{type(recomputed[0]).__name__} has no keys, so a change reads its whole input again."

@@ -70,8 +70,8 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict"
-    definition = definitions.define(context, sql, strict)
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
+    definition = definitions.define(context, sql, options)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
     sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]

@@ -215,10 +215,11 @@ class Warehouse:
         policy: int = 1,
         target_lag: str | None = None,
         refresh_on_read: bool = False,
+        maintain: str = "base",
     ) -> ViewRecord:
         """Create a materialized view of a query, filled with its rows at the current cut."""
         options = ViewOptions(
-            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read
+            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
         record = views.create(self._context, name, sql, options)
         following.catch_up(self._context)

@@ -17,6 +17,7 @@ from deferred.algebra.operators.project import pick
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
@@ -65,13 +66,13 @@ class Relation:
     scope: Scope
 
 
-def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
-    """Returns the plan of a view's query."""
+def bind(sql: str, catalog: Catalog, types: Types, promises: Promises | None = None) -> Bound:
+    """Returns the plan of a view's query; with `promises` about its tables, one that reads none of them."""
     with shallow():
-        return _bind(sql, catalog, types)
+        return _bind(sql, catalog, types, promises)
 
 
-def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
+def _bind(sql: str, catalog: Catalog, types: Types, promises: Promises | None) -> Bound:
     binder = Binder(catalog, types)
     query = parse_query(sql)
     refuse_what_varies(query)
@@ -86,7 +87,7 @@ def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
             "GROUP BY nor inside an aggregate. Add the column to GROUP BY, or aggregate it."
         )
     plan = transformed(plan, lambda node: from_clause.hide_inexact_equalities(node, binder.column_types))
-    plan, column_types = with_support_tables(prune(plan), types, binder.column_types)
+    plan, column_types = with_support_tables(prune(plan), types, binder.column_types, promises)
     return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes), tuple(binder.choices))
 
 

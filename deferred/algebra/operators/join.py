@@ -124,7 +124,7 @@ class Join(Plan):
         return self.outward(d, i, start, state)
 
     def outward(self, d: Differentiator, i: int, start: Plan, state: Callable[[int, Keys | None], Plan]) -> Plan:
-        """A change of the i-th input, joined outward with states of the others, so that Spark starts with the small side.
+        """A change of the i-th input, joined outward with states of the others: Spark starts with the small side.
 
         `state` gives the rows of an input, plain or signed, for the keys that the rows so far ask for; None for all.
         """
@@ -153,7 +153,7 @@ class Join(Plan):
         plain = keys.plain
         if plain is None:
             return Restrict(self, keys)
-        equal = _equivalences(self.condition)
+        equal = equivalences(self.condition)
         whole = False
         pushed = []
         for plan in self.inputs:
@@ -352,11 +352,11 @@ def _joined(result: Plan, other: Plan, columns: Sequence[str], pending: list[Sca
     return Project(joined, (*outputs, (COUNT, count))), others
 
 
-def _equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
+def equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
     """For each column, the columns that the condition makes equal to it.
 
     >>> from sqlglot import parse_one
-    >>> sorted(_equivalences(parse_one('a = b AND b = c'))['a'])
+    >>> sorted(equivalences(parse_one('a = b AND b = c'))['a'])
     ['a', 'b', 'c']
     """
     classes: list[set[str]] = []

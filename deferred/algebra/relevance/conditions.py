@@ -37,6 +37,7 @@ from deferred.algebra.operators import (
     Values,
     Window,
 )
+from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.prune import parents_first
 from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, is_column, same, substitute
@@ -79,6 +80,9 @@ def demands(plan: Plan) -> dict[Scan, tuple[Conjunction, ...]]:
         mine = _bounded(found.get(node, ()))
         for child, below in zip(node.children, walk.below(node, mine), strict=True):
             found.setdefault(child, []).extend(below)
+    for node in plan.walk():
+        for scan in node.watched if isinstance(node, PromisedJoin) else ():
+            found.setdefault(scan, []).append(())
     return {node: _bounded(asked) for node, asked in found.items() if isinstance(node, Scan)}
 
 

@@ -1,0 +1,317 @@
+"""A plan that reads no base table: rows that a rule would read there are kept in auxiliary tables, or are in the view.
+
+A rule reads states of its inputs where it is not linear. Above each base table whose state would be read stands a node
+that has both states at hand:
+- of a join along declared references the parts of Algorithm 3.1 (`Referring`), as small as keys and references make
+  them; the table that refers to all others needs none if the view shows its rows (`Seen`), or if nothing reads them;
+- of everything else the rows that pass the table's own conditions, with the columns that are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from deferred.algebra.delta import differentiate
+from deferred.algebra.guards import scan_below
+from deferred.algebra.notation import Labels
+from deferred.algebra.operators import Filter, Join, Kept, Project, Scan
+from deferred.algebra.operators.in_view import InView, Seen
+from deferred.algebra.operators.join import equivalences
+from deferred.algebra.operators.kept import Auxiliary
+from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.promised_join import Link, PromisedJoin
+from deferred.algebra.operators.referring import Referred, Referring
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.plan import Plan, transformed
+from deferred.algebra.program import Loop, Program, Step
+from deferred.algebra.prune import needed_columns, parents_first, prune
+from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, is_column
+from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
+from deferred.algebra.selfmaintenance.promises import Promises
+from deferred.algebra.strategy import Linear, Stateful
+from deferred.algebra.types import equality_is_coarser
+
+
+def narrowed(plan: Plan) -> Plan:
+    """The plan with the conditions on one input of a join below the join, and without the columns that only they read.
+
+    >>> from sqlglot import parse_one
+    >>> from deferred.algebra.notation import notation
+    >>> r, s = Scan("R", ("A", "B"), ("c1", "c2")), Scan("S", ("B", "C"), ("c3", "c4"))
+    >>> notation(narrowed(Join((r, s), parse_one("c2 = c3 AND c4 = 5"))))
+    'R ⋈[R.B = S.B] σ[C = 5](S)'
+    """
+    return _without_unread(transformed(plan, _with_local_conditions_below))
+
+
+def _with_local_conditions_below(node: Plan) -> Plan:
+    if not isinstance(node, Join):
+        return node
+    rest, inputs = conjuncts(node.condition), list(node.inputs)
+    for i, plan in enumerate(inputs):
+        own = [part for part in rest if columns_of(part) and columns_of(part) <= set(plan.columns)]
+        rest = [part for part in rest if part not in own]
+        condition = conjunction(own)
+        inputs[i] = plan if condition is None else Filter(plan, condition)
+    return replace(node, inputs=tuple(inputs), condition=conjunction(rest))
+
+
+def _without_unread(plan: Plan) -> Plan:
+    """The plan in which an input of a join has only the columns that are read above it."""
+    plan = prune(plan)
+    needed = needed_columns(plan)
+    done: dict[Plan, Plan] = {}
+
+    def visit(node: Plan) -> Plan:
+        if node not in done:
+            children = [visit(child) for child in node.children]
+            if isinstance(node, Join):
+                children = [narrow(old, new) for old, new in zip(node.inputs, children, strict=True)]
+            done[node] = node.with_children(children)
+        return done[node]
+
+    def narrow(old: Plan, new: Plan) -> Plan:
+        columns = [c for c in old.columns if c in needed[old]]
+        return pick(new, columns) if columns and _scan_below(old) is not None else new
+
+    return visit(plan)
+
+
+def self_maintained(
+    plan: Plan, promises: Promises, types: Mapping[str, str], auxiliary: Callable[[Plan], Kept]
+) -> Plan:
+    """The plan with auxiliary tables, so that no change makes it read a base table; `auxiliary` keeps rows in one."""
+    return _Rewriting(plan, promises, types, auxiliary).plan()
+
+
+def base_reads(plan: Plan, types: Mapping[str, str]) -> set[str]:
+    """The base tables of which a change of one table, or of all, makes the plan read more than the log."""
+    tables = tables_of(plan)
+    found: set[str] = set()
+    for changed in [{table} for table in tables] + [tables]:
+        found |= tables_read(differentiate(plan, changed, types))
+    return found
+
+
+def tables_read(program: Program) -> set[str]:
+    """The base tables that a program reads at s_c."""
+    plans: list[Plan] = [] if program.result is None else [program.result]
+    plans += [plan for upkeep in program.supports.values() for plan in (upkeep.rows, upkeep.gone) if plan is not None]
+    plans += [*_plans(program.steps), *(guard.rows for guard in program.guards)]
+    return {node.table for plan in plans for node in plan.walk() if isinstance(node, Scan)}
+
+
+def _plans(steps: Iterable[Step | Loop]) -> list[Plan]:
+    found: list[Plan] = []
+    for step in steps:
+        found += [step.plan] if isinstance(step, Step) else [step.first, step.next, *_plans(step.steps)]
+    return found
+
+
+@dataclass
+class _Rewriting:
+    """The rewriting of one plan."""
+
+    root: Plan
+    promises: Promises
+    types: Mapping[str, str]
+    auxiliary: Callable[[Plan], Kept]
+    done: dict[Plan, Plan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.read = _read_states(self.root)
+        self.top, self.shown = _shown_by(self.root)
+
+    def plan(self) -> Plan:
+        return self.visit(self.root)
+
+    def visit(self, node: Plan) -> Plan:
+        if node not in self.done:
+            self.done[node] = self._visit(node)
+        return self.done[node]
+
+    def _visit(self, node: Plan) -> Plan:
+        if isinstance(node, Join):
+            return self.join(node)
+        if self.read[node] and _scan_below(node) is not None:
+            return self.auxiliary(node)
+        return node.with_children([self.visit(child) for child in node.children])
+
+    def join(self, node: Join) -> Plan:
+        """A join over auxiliary tables; along references, with the rule and the smaller tables that they allow."""
+        graph = self.graph(node)
+        if not graph.links:
+            return pick(node.with_children([self.visit(child) for child in node.inputs]), node.columns)
+        order = graph.referring_first()
+        place = {old: new for new, old in enumerate(order)}
+        links = tuple(Link(place[e.start], place[e.end], e.on) for e in graph.links)
+        sketch = PromisedJoin(tuple(node.inputs[j] for j in order), node.condition, links)
+        parts: dict[int, Plan] = {}
+        for i in reversed(order):
+            referred = tuple(Referred(parts[e.end], e.on) for e in graph.links if e.start == i)
+            plan = node.inputs[i]
+            if _scan_below(plan) is None:
+                parts[i] = self.visit(plan)
+                continue
+            plan = Referring(plan, referred) if referred else plan
+            is_read = self.read[node] or sketch.is_read(place[i])
+            parts[i] = self.stateful(plan, node, graph, i) if is_read else plan
+        joined = PromisedJoin(tuple(parts[i] for i in order), node.condition, links)
+        return pick(joined, node.columns)
+
+    def stateful(self, plan: Plan, node: Join, graph: JoinGraph, i: int) -> Plan:
+        """The rows of an input with both states at hand: in the view, if it shows them, or in a table of their own."""
+        if node is self.top and i == graph.root and not graph.needs_auxiliary(i):
+            shown = self.shown_columns(plan, node)
+            if shown is not None:
+                bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
+                return Seen(plan, InView(self.root.columns, shown), bitwise)
+        return self.auxiliary(plan)
+
+    def shown_columns(self, plan: Plan, node: Join) -> tuple[tuple[str, str], ...] | None:
+        """For each column of an input the view's column with the same values; None where one is not shown."""
+        found = []
+        for name in plan.columns:
+            same = next((self.shown[c] for c in self._equal(name, node) if c in self.shown), None)
+            if same is None:
+                return None
+            found.append((name, same))
+        return tuple(found)
+
+    def _equal(self, name: str, node: Join) -> list[str]:
+        """The columns that a join makes equal to one, value for value; that column itself first."""
+        type_ = self.types.get(name)
+        others = sorted(equivalences(node.condition).get(name, frozenset()) - {name})
+        exact = type_ is not None and not equality_is_coarser(type_)
+        return [name, *(c for c in others if exact and self.types.get(c) == type_)]
+
+    # ---- the join graph
+
+    def graph(self, node: Join) -> JoinGraph:
+        """G(V) of a join, whose vertices are its inputs: a table that is joined with itself is several (B.3)."""
+        facts = [self.facts(plan) for plan in node.inputs]
+        equal = [_plain_equality(part) for part in conjuncts(node.condition)]
+        pairs = {pair for found in equal if found is not None for pair in (found, found[::-1])}
+        edges = []
+        for j, theirs in enumerate(facts):
+            for i, mine in enumerate(facts):
+                on = theirs.joined_by(mine, pairs) if i != j else None
+                if on is None:
+                    continue
+                columns = [mine.names.get(a) for a, _ in on]
+                refers = (
+                    mine.table is not None
+                    and theirs.table is not None
+                    and None not in columns
+                    and self.promises.refers(mine.table, [c for c in columns if c is not None], theirs.table)
+                )
+                edges.append(Edge(i, j, on, refers))
+        preserved = frozenset(
+            i
+            for i, each in enumerate(facts)
+            if each.key and node is self.top and all(self._is_shown(c, node) for c in each.key)
+        )
+        return JoinGraph(len(facts), tuple(edges), preserved)
+
+    def _is_shown(self, name: str, node: Join) -> bool:
+        return any(c in self.shown for c in self._equal(name, node))
+
+    def facts(self, plan: Plan) -> _Facts:
+        """The table below an input, its columns under their names in it, and its key if all of that passes through."""
+        scan = _scan_below(plan)
+        if scan is None:
+            return _Facts(None, tuple(plan.columns), {}, ())
+        names = _passed(plan)
+        ids = {name.casefold(): mine for mine, name in reversed(names.items())}
+        key = [ids.get(name.casefold()) for name in self.promises.keys.get(scan.table, ())]
+        exact = all(c is not None and not equality_is_coarser(self.types.get(c, "")) for c in key)
+        return _Facts(scan.table, tuple(plan.columns), names, tuple(c for c in key if c) if exact else ())
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What promises say of an input of a join."""
+
+    table: str | None
+    columns: tuple[str, ...]
+    names: Mapping[str, str]
+    key: tuple[str, ...]
+
+    def joined_by(self, other: _Facts, pairs: set[tuple[str, str]]) -> tuple[tuple[str, str], ...] | None:
+        """For each column of the key the column of another input that the join equates with it; None if one lacks."""
+        on = []
+        for mine in self.key:
+            theirs = next((c for c in other.columns if (c, mine) in pairs), None)
+            if theirs is None:
+                return None
+            on.append((theirs, mine))
+        return tuple(on) or None
+
+
+def _plain_equality(part: Scalar) -> tuple[str, str] | None:
+    if isinstance(part, exp.EQ) and is_column(part.this) and is_column(part.expression):
+        return part.this.name, part.expression.name
+    return None
+
+
+def _scan_below(plan: Plan) -> Scan | None:
+    """The scan below filters and projections alone, None below anything else."""
+    while isinstance(plan, (Filter, Project)):
+        plan = plan.child
+    return plan if isinstance(plan, Scan) else None
+
+
+def _passed(plan: Plan) -> dict[str, str]:
+    """The columns of a plan over one scan that are columns of the table, with their names there."""
+    if isinstance(plan, Scan):
+        return dict(zip(plan.ids, plan.names, strict=True))
+    (child,) = plan.children
+    below = _passed(child)
+    if not isinstance(plan, Project):
+        return below
+    return {out: below[e.name] for out, e in plan.outputs if is_column(e) and e.name in below}
+
+
+def _read_states(plan: Plan) -> dict[Plan, bool]:
+    """Whether rows of each node are read, beside its change."""
+    read = dict.fromkeys(plan.walk(), False)
+    for node in parents_first(plan):
+        strategy = node.strategy
+        if isinstance(strategy, Stateful):
+            below = strategy.reads_again(node)
+        elif isinstance(strategy, Linear) and not isinstance(node, Join):
+            below = read[node]
+        else:
+            below = True
+        for child in node.children:
+            read[child] = read[child] or below
+    return read
+
+
+def _shown_by(plan: Plan) -> tuple[Plan, dict[str, str]]:
+    """The node below the projections at the top of a plan, and its columns that the plan shows, under their names."""
+    shown = {c: c for c in plan.columns}
+    while isinstance(plan, Project):
+        outputs = [(e.name, shown[out]) for out, e in plan.outputs if is_column(e) and out in shown]
+        plan, shown = plan.child, dict(reversed(outputs))
+    return plan, shown
+
+
+def described(plan: Plan) -> list[str]:
+    """For each base table of a plan that reads none: where its rows are instead, and why."""
+    labels = Labels(plan)
+    lines: list[str] = []
+    for node in plan.walk():
+        strategy = node.strategy
+        if isinstance(strategy, Auxiliary):
+            lines.append(f"{scan_below(node).table}: kept in {strategy.support} as {labels.text(node)}")
+        elif isinstance(strategy, InView):
+            lines.append(f"{scan_below(node).table}: not kept; it refers to all others, and the view shows its rows")
+        elif isinstance(node, PromisedJoin):
+            unread = [scan_below(plan).table for plan in node.inputs if not isinstance(plan.strategy, Stateful)]
+            lines += [f"{table}: not kept; no change of another table can meet its rows" for table in unread]
+            lines += [f"{scan.table}: a new row meets only new rows, by the reference to it" for scan in node.watched]
+    return lines

@@ -1,0 +1,17 @@
+"""Views say whether they may read their base tables. Those that there are may."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("views", sa.Column("maintain", sa.Text(), nullable=False, server_default="base"))
+
+
+def downgrade() -> None:
+    op.drop_column("views", "maintain")
