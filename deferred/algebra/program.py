@@ -76,7 +76,7 @@ class Rederivation:
     deleted: str | None
 
 
-EXPOSED, DUPLICATE, DANGLING = "exposed update", "duplicate key", "reference into nothing"
+EXPOSED, DUPLICATE, DANGLING, NEW = "exposed update", "duplicate key", "reference into nothing", "new rows"
 """What a guard looks for."""
 
 

@@ -24,7 +24,7 @@ from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_ta
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import Change, Job, choose
+from deferred.maintenance.strategies import RECOMPUTE, Change, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -99,11 +99,13 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
+            job = Job(context, view, definition, cut, logs, supports.states or {}, temporaries)
+            choice = reconsidered(job, choice)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
-            change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
+            change = choice.strategy.run(job)
             if change.instead is not None:
                 work.strategy, work.details["reason"] = change.instead.strategy.name, change.instead.reason
-                work.warnings.append(change.instead.reason)
+                work.warnings += [change.instead.reason] if change.instead.strategy is RECOMPUTE else []
             if change.recursions:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)

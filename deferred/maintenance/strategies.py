@@ -7,10 +7,10 @@ Each is one class that says its name, what it would cost, what it reads and by w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
 
@@ -20,6 +20,7 @@ from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import EXPOSED, Program, Run, run
 from deferred.algebra.selfmaintenance import described, tables_read
+from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
 from deferred.errors import PromiseBrokenError
 from deferred.log.context import Context
@@ -35,6 +36,9 @@ from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FULL_FRACTION = 0.3
 """Recomputing a base row costs about this part of working through a changed row."""
@@ -147,6 +151,14 @@ class Incremental(Strategy):
         return Change(job.temporaries.compute("delta", rows, job.logs.total), advance, ran.report(program))
 
 
+def shown_at_start(job: Job) -> exp.Query:
+    """The view at s_i, under the ids of the plan's columns."""
+    rows = reached(job.view) if job.shown is None else job.shown
+    types = job.definition.column_types
+    named = [alias(cast(column(name), types[c]), c) for c, name in output(job.definition, job.view.columns)]
+    return select([*named, column(COUNT)], rows)
+
+
 class SelfMaintained(Incremental):
     """Δ(Q) from logs, MV and the view's auxiliary and support tables alone (Quass et al. 1996): no base table is read.
 
@@ -162,7 +174,7 @@ class SelfMaintained(Incremental):
     def run(self, job: Job) -> Change:
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
-        renderer = self.renderer(job, self._shown(job))
+        renderer = self.renderer(job, shown_at_start(job))
         ran = run(program.steps, self.machine(job, renderer))
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
@@ -174,12 +186,56 @@ class SelfMaintained(Incremental):
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
         return self.change(job, program, renderer, ran)
 
-    def _shown(self, job: Job) -> exp.Query:
-        """The view at s_i, under the ids of the plan's columns."""
-        rows = reached(job.view) if job.shown is None else job.shown
-        types = job.definition.column_types
-        named = [alias(cast(column(name), types[c]), c) for c, name in output(job.definition, job.view.columns)]
-        return select([*named, column(COUNT)], rows)
+
+class FromView(Incremental):
+    """Deletions, and modifications of values that only pass through, from MV and the log alone (Blakeley, ch. 4)."""
+
+    name = "from the view"
+
+    def applies(self, job: Job) -> bool:
+        """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
+        return set(job.logs.changed) <= set(answerable(job.definition)) and all(
+            _only_takes_away(job.temporaries.local(log), job.definition.tables[name].key)
+            for name, log in job.logs.changed.items()
+        )
+
+    def run(self, job: Job) -> Change:
+        """The view's answer; if a row turns out to be new to the view after all, that of the base tables."""
+        program = _autonomous(job.definition).program(job.logs.changed)
+        assert program is not None, "the view shows the keys of what has changed"
+        renderer = self.renderer(job, shown_at_start(job))
+        ran = run(program.steps, self.machine(job, renderer))
+        for guard in program.guards:
+            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if found:
+                reason = (
+                    f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
+                )
+                return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+        return self.change(job, program, renderer, ran)
+
+
+def _autonomous(definition: Definition) -> Autonomous:
+    keys = {name: table.key for name, table in definition.tables.items()}
+    return Autonomous(definition.plan, keys, definition.column_types)
+
+
+def answerable(definition: Definition) -> list[str]:
+    """The base tables whose deletions a view can answer from its own rows."""
+    if definition.bound is None or definition.declared is not None:
+        return []
+    return _autonomous(definition).tables
+
+
+def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
+    """Whether a log has no inserted row whose key it does not delete too."""
+    if rows is None:
+        return False
+    counts = rows.column(COUNT).to_pylist()
+    listed = [rows.column(name).to_pylist() for name in key]
+    keys = list(zip(*listed, strict=True))
+    gone = {value for value, n in zip(keys, counts, strict=True) if n < 0}
+    return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
 
 
 class Recompute(Strategy):
@@ -213,7 +269,7 @@ class Recompute(Strategy):
         return Change(change, partial(support.refill, job.context, view, definition, job.cut))
 
 
-INCREMENTAL, RECOMPUTE, SELF = Incremental(), Recompute(), SelfMaintained()
+INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()
 
 
 @dataclass(frozen=True)
@@ -228,6 +284,14 @@ class Choice:
         if self.alternative is None:
             return self.strategy.name
         return f"{self.strategy.name}, or {self.alternative.name} when much has changed"
+
+
+def reconsidered(job: Job, choice: Choice) -> Choice:
+    """The strategy once the rows of the logs are known: what only takes rows away may be answered by the view."""
+    if choice.strategy is not INCREMENTAL or not FROM_VIEW.applies(job):
+        return choice
+    tables = ", ".join(sorted(job.logs.changed))
+    return Choice(FROM_VIEW, f"Rows of {tables} were deleted or modified, and the view shows their keys.")
 
 
 def choose(
@@ -260,6 +324,11 @@ def choose(
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )
+    itself = answerable(definition) if logs is None else []
+    if itself:
+        reason += (
+            f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
+        )
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:

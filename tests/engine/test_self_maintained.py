@@ -163,3 +163,21 @@ def test_a_broken_promise_marks_the_view(shop: Shop) -> None:
     shop.change("store", inserted="(1, 'LA', 'CA', 'Ann again')")
     with pytest.raises(PromiseBrokenError, match=r"store was tracked with the key \(store_id\), .* \(1,\)"):
         wh.propagate("v")
+
+
+def test_a_view_answers_deletions_and_modifications_itself(shop: Shop) -> None:
+    """An ordinary view, which may read its base tables: here it does not (Blakeley 1987, chapter 4)."""
+    wh = shop.wh
+    wh.create_view("v", CAL_TOY_SALES)
+    assert "Deletions from sale, line, item are answered from the view's own rows" in wh.explain("v").reason
+    shop.change("line", deleted="(102, 11, 8, 3)")
+    shop.change("item", deleted="(7, 'duck', 'toy', 'x')", inserted="(7, 'goose', 'toy', 'x')")
+    with shop.out_of_reach():
+        done = wh.propagate("v")
+    assert (done.strategy, done.rows_deleted, done.rows_inserted) == ("from the view", 2, 1)
+    shop.change("item", deleted="(8, 'bear', 'toy', 'y')", inserted="(8, 'bear', 'office', 'y')")
+    shop.change("sale", deleted="(13, 1, 4, 4, 1995)", inserted="(13, 1, 4, 4, 1996)")
+    done = wh.refresh("v")
+    assert done.strategy == "incremental"
+    assert_fresh(wh, "v")
+    wh.verify("v")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import sqlglot
@@ -146,6 +146,13 @@ def translated(sql: str) -> str:
     return parenthesised(sqlglot.parse_one(sql, read=ViewSQL)).sql(dialect=DuckSQL)
 
 
+class Ran(NamedTuple):
+    """What a program has computed, and what its guards have found."""
+
+    change: Counter[Row]
+    broken: list[tuple[Guard, Counter[Row]]]
+
+
 @dataclass
 class Database(ReadableLeaves):
     """Tables in DuckDB with a schema each; the state is the bag of rows of each table."""
@@ -244,6 +251,14 @@ class Database(ReadableLeaves):
         """Make the view's rows at the current state readable for the rules that ask for them."""
         rows = self.renderer.render(signed(bound.plan))
         self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{VIEW}" AS {rows}')
+
+    def run(self, program: Program) -> Ran:
+        """Run a program that moves no support table; returns its result and the guards that found rows."""
+        run(program.steps, self)
+        broken = [(guard, self.rows_of(guard.rows)) for guard in program.guards]
+        assert program.result is not None
+        change = netted(self.connection.execute(self.renderer.render(program.result)).fetchall())
+        return Ran(change, [(guard, rows) for guard, rows in broken if rows])
 
     def guarded(self, bound: Bound, changed: Iterable[str]) -> list[tuple[Guard, Counter[Row]]]:
         """The guards of the program that has run last which found rows, with these."""

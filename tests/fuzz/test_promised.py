@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.check import Failure
-from tests.fuzz.promised import Seen, check
+from tests.fuzz.promised import Seen, check, check_from_view
 
 SEEDS = range(500)
 PART = 100
@@ -22,6 +22,14 @@ def test_views_equal_their_recomputation_without_base_tables(first: int) -> None
     assert seen.exposed < seen.steps / 5
     for kind in ("PromisedJoin", "Referring", "Seen", "Aggregate", "OuterJoin", "Distinct"):
         assert seen.kinds[kind], f"no view has a {kind}"
+
+
+def test_views_answer_deletions_and_modifications_themselves() -> None:
+    seen = Seen()
+    for seed in range(60):
+        check_from_view(seed, seen)
+    print(f"{seen.steps} of {seen.views} changes were answered from the view; the others: {dict(seen.kinds)}")
+    assert seen.steps > 20
 
 
 def test_a_few_at_once() -> None:

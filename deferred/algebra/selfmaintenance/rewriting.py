@@ -17,9 +17,8 @@ from sqlglot import exp
 from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
-from deferred.algebra.operators import Filter, Join, Kept, Project, Scan
+from deferred.algebra.operators import Filter, Join, Kept, Scan
 from deferred.algebra.operators.in_view import InView, Seen
-from deferred.algebra.operators.join import equivalences
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
@@ -31,6 +30,7 @@ from deferred.algebra.prune import needed_columns, parents_first, prune
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.promises import Promises
+from deferred.algebra.selfmaintenance.shown import Shown, facts, scan_of
 from deferred.algebra.strategy import Linear, Stateful
 from deferred.algebra.types import equality_is_coarser
 
@@ -75,7 +75,7 @@ def _without_unread(plan: Plan) -> Plan:
 
     def narrow(old: Plan, new: Plan) -> Plan:
         columns = [c for c in old.columns if c in needed[old]]
-        return pick(new, columns) if columns and _scan_below(old) is not None else new
+        return pick(new, columns) if columns and scan_of(old) is not None else new
 
     return visit(plan)
 
@@ -123,7 +123,7 @@ class _Rewriting:
 
     def __post_init__(self) -> None:
         self.read = _read_states(self.root)
-        self.top, self.shown = _shown_by(self.root)
+        self.shown = Shown.by(self.root, self.types)
 
     def plan(self) -> Plan:
         return self.visit(self.root)
@@ -136,7 +136,7 @@ class _Rewriting:
     def _visit(self, node: Plan) -> Plan:
         if isinstance(node, Join):
             return self.join(node)
-        if self.read[node] and _scan_below(node) is not None:
+        if self.read[node] and scan_of(node) is not None:
             return self.auxiliary(node)
         return node.with_children([self.visit(child) for child in node.children])
 
@@ -153,7 +153,7 @@ class _Rewriting:
         for i in reversed(order):
             referred = tuple(Referred(parts[e.end], e.on) for e in graph.links if e.start == i)
             plan = node.inputs[i]
-            if _scan_below(plan) is None:
+            if scan_of(plan) is None:
                 parts[i] = self.visit(plan)
                 continue
             plan = Referring(plan, referred) if referred else plan
@@ -164,40 +164,23 @@ class _Rewriting:
 
     def stateful(self, plan: Plan, node: Join, graph: JoinGraph, i: int) -> Plan:
         """The rows of an input with both states at hand: in the view, if it shows them, or in a table of their own."""
-        if node is self.top and i == graph.root and not graph.needs_auxiliary(i):
-            shown = self.shown_columns(plan, node)
+        if node is self.shown.join and i == graph.root and not graph.needs_auxiliary(i):
+            shown = self.shown.columns(plan.columns)
             if shown is not None:
                 bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
                 return Seen(plan, InView(self.root.columns, shown), bitwise)
         return self.auxiliary(plan)
 
-    def shown_columns(self, plan: Plan, node: Join) -> tuple[tuple[str, str], ...] | None:
-        """For each column of an input the view's column with the same values; None where one is not shown."""
-        found = []
-        for name in plan.columns:
-            same = next((self.shown[c] for c in self._equal(name, node) if c in self.shown), None)
-            if same is None:
-                return None
-            found.append((name, same))
-        return tuple(found)
-
-    def _equal(self, name: str, node: Join) -> list[str]:
-        """The columns that a join makes equal to one, value for value; that column itself first."""
-        type_ = self.types.get(name)
-        others = sorted(equivalences(node.condition).get(name, frozenset()) - {name})
-        exact = type_ is not None and not equality_is_coarser(type_)
-        return [name, *(c for c in others if exact and self.types.get(c) == type_)]
-
     # ---- the join graph
 
     def graph(self, node: Join) -> JoinGraph:
         """G(V) of a join, whose vertices are its inputs: a table that is joined with itself is several (B.3)."""
-        facts = [self.facts(plan) for plan in node.inputs]
+        known = [facts(plan, self.promises, self.types) for plan in node.inputs]
         equal = [_plain_equality(part) for part in conjuncts(node.condition)]
         pairs = {pair for found in equal if found is not None for pair in (found, found[::-1])}
         edges = []
-        for j, theirs in enumerate(facts):
-            for i, mine in enumerate(facts):
+        for j, theirs in enumerate(known):
+            for i, mine in enumerate(known):
                 on = theirs.joined_by(mine, pairs) if i != j else None
                 if on is None:
                     continue
@@ -211,68 +194,16 @@ class _Rewriting:
                 edges.append(Edge(i, j, on, refers))
         preserved = frozenset(
             i
-            for i, each in enumerate(facts)
-            if each.key and node is self.top and all(self._is_shown(c, node) for c in each.key)
+            for i, each in enumerate(known)
+            if each.key and node is self.shown.join and self.shown.columns(each.key) is not None
         )
-        return JoinGraph(len(facts), tuple(edges), preserved)
-
-    def _is_shown(self, name: str, node: Join) -> bool:
-        return any(c in self.shown for c in self._equal(name, node))
-
-    def facts(self, plan: Plan) -> _Facts:
-        """The table below an input, its columns under their names in it, and its key if all of that passes through."""
-        scan = _scan_below(plan)
-        if scan is None:
-            return _Facts(None, tuple(plan.columns), {}, ())
-        names = _passed(plan)
-        ids = {name.casefold(): mine for mine, name in reversed(names.items())}
-        key = [ids.get(name.casefold()) for name in self.promises.keys.get(scan.table, ())]
-        exact = all(c is not None and not equality_is_coarser(self.types.get(c, "")) for c in key)
-        return _Facts(scan.table, tuple(plan.columns), names, tuple(c for c in key if c) if exact else ())
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What promises say of an input of a join."""
-
-    table: str | None
-    columns: tuple[str, ...]
-    names: Mapping[str, str]
-    key: tuple[str, ...]
-
-    def joined_by(self, other: _Facts, pairs: set[tuple[str, str]]) -> tuple[tuple[str, str], ...] | None:
-        """For each column of the key the column of another input that the join equates with it; None if one lacks."""
-        on = []
-        for mine in self.key:
-            theirs = next((c for c in other.columns if (c, mine) in pairs), None)
-            if theirs is None:
-                return None
-            on.append((theirs, mine))
-        return tuple(on) or None
+        return JoinGraph(len(known), tuple(edges), preserved)
 
 
 def _plain_equality(part: Scalar) -> tuple[str, str] | None:
     if isinstance(part, exp.EQ) and is_column(part.this) and is_column(part.expression):
         return part.this.name, part.expression.name
     return None
-
-
-def _scan_below(plan: Plan) -> Scan | None:
-    """The scan below filters and projections alone, None below anything else."""
-    while isinstance(plan, (Filter, Project)):
-        plan = plan.child
-    return plan if isinstance(plan, Scan) else None
-
-
-def _passed(plan: Plan) -> dict[str, str]:
-    """The columns of a plan over one scan that are columns of the table, with their names there."""
-    if isinstance(plan, Scan):
-        return dict(zip(plan.ids, plan.names, strict=True))
-    (child,) = plan.children
-    below = _passed(child)
-    if not isinstance(plan, Project):
-        return below
-    return {out: below[e.name] for out, e in plan.outputs if is_column(e) and e.name in below}
 
 
 def _read_states(plan: Plan) -> dict[Plan, bool]:
@@ -289,15 +220,6 @@ def _read_states(plan: Plan) -> dict[Plan, bool]:
         for child in node.children:
             read[child] = read[child] or below
     return read
-
-
-def _shown_by(plan: Plan) -> tuple[Plan, dict[str, str]]:
-    """The node below the projections at the top of a plan, and its columns that the plan shows, under their names."""
-    shown = {c: c for c in plan.columns}
-    while isinstance(plan, Project):
-        outputs = [(e.name, shown[out]) for out, e in plan.outputs if is_column(e) and out in shown]
-        plan, shown = plan.child, dict(reversed(outputs))
-    return plan, shown
 
 
 def described(plan: Plan) -> list[str]:
