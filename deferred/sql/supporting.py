@@ -38,7 +38,7 @@ def with_support_tables(
     planner = _SupportPlanner(types, dict(column_types))
     if promises is None:
         return planner.visit(plan), planner.column_types
-    plan = self_maintained(planner.visit(narrowed(plan)), promises, planner.column_types, planner.auxiliary)
+    plan = self_maintained(planner.visit(narrowed(plan)), promises, planner)
     unkept = sorted(base_reads(plan, planner.column_types))
     if unkept:
         raise UnsupportedSQLError(f"maintain = 'self' is not possible: a change would read {', '.join(unkept)} again.")

@@ -102,6 +102,23 @@ def test_a_table_that_only_filters_lets_the_root_be_left_out(db: Database) -> No
     assert base_reads(bound.plan, bound.types) == set()
 
 
+def test_rows_of_which_only_sums_matter_are_kept_aggregated(db: Database) -> None:
+    """By manager: of line one row for each sale, with its sums; an update of a manager moves these."""
+    bound = db.bind(f"SELECT store.manager, SUM(line.sales_price) AS total, COUNT(*) AS n {FROM} GROUP BY 1", PROMISES)
+    assert "line: kept in support2, aggregated to line.sale_id, line.item_id" in described(bound.plan)
+    assert base_reads(bound.plan, bound.types) == set()
+    for name, rows in INITIAL.items():
+        db.replace(name, Counter(rows))
+    db.replace("line", Counter([*INITIAL["line"], (104, 10, 7, 2), (105, 10, 7, None)]))
+    db.keep(bound)
+    assert db.connection.execute('SELECT COUNT(*) FROM "support2"').fetchall() == [(1,)]
+    assert db.evaluate(bound) == Counter([("Ann", 7, 3)])
+    db.log("store", {(1, "x", "CA", "Ann"): -1, (1, "x", "CA", "Eve"): 1})
+    assert db.preview(bound, ["store"]) == Counter({("Ann", 7, 3): -1, ("Eve", 7, 3): 1})
+    smallest = db.bind(f"SELECT store.manager, MIN(line.sales_price) AS low {FROM} GROUP BY 1", PROMISES)
+    assert not any("aggregated" in line for line in described(smallest.plan)), "the next minimum is found in rows"
+
+
 def test_without_a_reference_rows_are_kept_as_they_are(db: Database) -> None:
     """Algorithm 3.1 without RI: an inserted store can meet sales that are there already."""
     keys_only = Promises.of(KEYS, {"line": REFERENCES["line"]})

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from deferred.algebra.operators import Aggregate
+from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.program import EXPOSED, NEW, Guard
 from deferred.algebra.relevance import Dialect, relevance_of
 from deferred.algebra.selfmaintenance import Promises
@@ -202,6 +204,8 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
         raise Refused(str(error)) from None
     seen.views += 1
     seen.kinds.update({type(node).__name__ for node in bound.plan.walk()})
+    joins = [node for node in bound.plan.walk() if isinstance(node, PromisedJoin)]
+    seen.kinds["aggregated first"] += any(isinstance(part, Aggregate) for join in joins for part in join.inputs)
     _expect("plan", db.evaluate(bound), shown, "")
     db.keep(bound)
     relevance = relevance_of(bound.plan, bound.types, Dialect(ansi=True)) if random.random() < 0.3 else {}

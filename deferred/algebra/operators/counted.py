@@ -190,7 +190,8 @@ class Counted(GroupStrategy, Keeping):
 
     @property
     def _rows(self) -> str:
-        return next(part.id for part in self.parts if part.kind == ROWS)
+        """The part that tells how many rows a group has: the first one."""
+        return self.parts[0].id
 
     def _stored(self, node: Aggregate) -> Stored:
         return Stored(self.support, (*node.keys, *(part.id for part in self.parts)), node.keys)

@@ -9,15 +9,16 @@ that has both states at hand:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from sqlglot import exp
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
-from deferred.algebra.operators import Filter, Join, Kept, Scan
+from deferred.algebra.operators import Aggregate, Filter, Join, Kept, Scan
 from deferred.algebra.operators.in_view import InView, Seen
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.project import pick
@@ -27,11 +28,12 @@ from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.program import Loop, Program, Step
 from deferred.algebra.prune import needed_columns, parents_first, prune
-from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts, is_column
+from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
+from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
-from deferred.algebra.selfmaintenance.shown import Shown, facts, scan_of
-from deferred.algebra.strategy import Linear, Stateful
+from deferred.algebra.selfmaintenance.shown import Shown, facts, rows_under, scan_of
+from deferred.algebra.strategy import Linear, Stateful, support_tables
 from deferred.algebra.types import equality_is_coarser
 
 
@@ -80,11 +82,21 @@ def _without_unread(plan: Plan) -> Plan:
     return visit(plan)
 
 
-def self_maintained(
-    plan: Plan, promises: Promises, types: Mapping[str, str], auxiliary: Callable[[Plan], Kept]
-) -> Plan:
-    """The plan with auxiliary tables, so that no change makes it read a base table; `auxiliary` keeps rows in one."""
-    return _Rewriting(plan, promises, types, auxiliary).plan()
+class AuxiliaryTables(Protocol):
+    """Gives a plan its auxiliary tables."""
+
+    column_types: dict[str, str]
+    fresh: Fresh
+    names: Fresh
+
+    def auxiliary(self, rows: Plan) -> Kept:
+        """Rows of a base table in an auxiliary table."""
+        ...
+
+
+def self_maintained(plan: Plan, promises: Promises, tables: AuxiliaryTables) -> Plan:
+    """The plan with auxiliary tables, so that no change makes it read a base table."""
+    return _Rewriting(plan, promises, tables).plan()
 
 
 def base_reads(plan: Plan, types: Mapping[str, str]) -> set[str]:
@@ -117,11 +129,11 @@ class _Rewriting:
 
     root: Plan
     promises: Promises
-    types: Mapping[str, str]
-    auxiliary: Callable[[Plan], Kept]
+    tables: AuxiliaryTables
     done: dict[Plan, Plan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.types = self.tables.column_types
         self.read = _read_states(self.root)
         self.shown = Shown.by(self.root, self.types)
 
@@ -136,31 +148,44 @@ class _Rewriting:
     def _visit(self, node: Plan) -> Plan:
         if isinstance(node, Join):
             return self.join(node)
-        if self.read[node] and scan_of(node) is not None:
-            return self.auxiliary(node)
+        if self.read.get(node) and scan_of(node) is not None:
+            return self.tables.auxiliary(node)
+        node = self.pre_aggregated(node)
         return node.with_children([self.visit(child) for child in node.children])
+
+    def pre_aggregated(self, node: Plan) -> Plan:
+        """An aggregate over a join in which the root is aggregated first, if its rows would have to be kept."""
+        found = PreAggregation.of(node)
+        graph = None if found is None else self.graph(found.join)
+        if found is None or graph is None or graph.root is None or self.read.get(found.join):
+            return node
+        if scan_of(found.join.inputs[graph.root]) is None or not self.is_read(found.join, graph, graph.root):
+            return node
+        return found.over(graph.root, self.types, self.tables.fresh, self.tables.names) or node
+
+    def is_read(self, node: Join, graph: JoinGraph, i: int) -> bool:
+        """Whether rows of an input are read, beside its change."""
+        order = graph.referring_first()
+        return bool(self.read.get(node)) or _over(node, graph, dict(enumerate(node.inputs))).is_read(order.index(i))
 
     def join(self, node: Join) -> Plan:
         """A join over auxiliary tables; along references, with the rule and the smaller tables that they allow."""
         graph = self.graph(node)
         if not graph.links:
             return pick(node.with_children([self.visit(child) for child in node.inputs]), node.columns)
-        order = graph.referring_first()
-        place = {old: new for new, old in enumerate(order)}
-        links = tuple(Link(place[e.start], place[e.end], e.on) for e in graph.links)
-        sketch = PromisedJoin(tuple(node.inputs[j] for j in order), node.condition, links)
         parts: dict[int, Plan] = {}
-        for i in reversed(order):
+        for i in reversed(graph.referring_first()):
             referred = tuple(Referred(parts[e.end], e.on) for e in graph.links if e.start == i)
-            plan = node.inputs[i]
-            if scan_of(plan) is None:
+            plan, rows = node.inputs[i], rows_under(node.inputs[i])
+            if scan_of(rows) is None:
                 parts[i] = self.visit(plan)
                 continue
-            plan = Referring(plan, referred) if referred else plan
-            is_read = self.read[node] or sketch.is_read(place[i])
-            parts[i] = self.stateful(plan, node, graph, i) if is_read else plan
-        joined = PromisedJoin(tuple(parts[i] for i in order), node.condition, links)
-        return pick(joined, node.columns)
+            reduced = Referring(rows, referred) if referred else rows
+            if rows is not plan:
+                parts[i] = plan.with_children([reduced])
+            else:
+                parts[i] = self.stateful(reduced, node, graph, i) if self.is_read(node, graph, i) else reduced
+        return pick(_over(node, graph, parts), node.columns)
 
     def stateful(self, plan: Plan, node: Join, graph: JoinGraph, i: int) -> Plan:
         """The rows of an input with both states at hand: in the view, if it shows them, or in a table of their own."""
@@ -169,7 +194,7 @@ class _Rewriting:
             if shown is not None:
                 bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
                 return Seen(plan, InView(self.root.columns, shown), bitwise)
-        return self.auxiliary(plan)
+        return self.tables.auxiliary(plan)
 
     # ---- the join graph
 
@@ -198,6 +223,14 @@ class _Rewriting:
             if each.key and node is self.shown.join and self.shown.columns(each.key) is not None
         )
         return JoinGraph(len(known), tuple(edges), preserved)
+
+
+def _over(node: Join, graph: JoinGraph, parts: Mapping[int, Plan]) -> PromisedJoin:
+    """A join along references over other inputs, what refers before what it refers to."""
+    order = graph.referring_first()
+    place = {old: new for new, old in enumerate(order)}
+    links = tuple(Link(place[e.start], place[e.end], e.on) for e in graph.links)
+    return PromisedJoin(tuple(parts[i] for i in order), node.condition, links)
 
 
 def _plain_equality(part: Scalar) -> tuple[str, str] | None:
@@ -233,6 +266,9 @@ def described(plan: Plan) -> list[str]:
         elif isinstance(strategy, InView):
             lines.append(f"{scan_below(node).table}: not kept; it refers to all others, and the view shows its rows")
         elif isinstance(node, PromisedJoin):
+            for part in (part for part in node.inputs if isinstance(part, Aggregate)):
+                table, group = scan_below(part).table, labels.columns(part.keys)
+                lines += [f"{table}: kept in {name}, aggregated to {group}" for name in support_tables(part)][:1]
             unread = [scan_below(plan).table for plan in node.inputs if not isinstance(plan.strategy, Stateful)]
             lines += [f"{table}: not kept; no change of another table can meet its rows" for table in unread]
             lines += [f"{scan.table}: a new row meets only new rows, by the reference to it" for scan in node.watched]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deferred.algebra.operators import Filter, Join, Project, Scan
+from deferred.algebra.operators import Aggregate, Counted, Filter, Join, Project, Scan
 from deferred.algebra.operators.join import equivalences
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, column, is_column, substitute
@@ -77,14 +77,23 @@ class Facts:
 
 def facts(plan: Plan, promises: Promises, types: Mapping[str, str]) -> Facts:
     """The table below an input, its columns under their names in it, and its key if all of that passes through."""
-    scan = scan_of(plan)
+    rows = rows_under(plan)
+    scan = scan_of(rows)
     if scan is None:
         return Facts(None, tuple(plan.columns), {}, ())
+    if rows is not plan:  # of a group only its keys are columns of its rows, and they are no key of the table
+        known = {c: name for c, name in _passed(rows).items() if c in plan.columns}
+        return Facts(scan.table, tuple(plan.columns), known, ())
     names = _passed(plan)
     ids = {name.casefold(): mine for mine, name in reversed(names.items())}
     key = [ids.get(name.casefold()) for name in promises.keys.get(scan.table, ())]
     exact = all(c is not None and not equality_is_coarser(types.get(c, "")) for c in key)
     return Facts(scan.table, tuple(plan.columns), names, tuple(c for c in key if c) if exact else ())
+
+
+def rows_under(plan: Plan) -> Plan:
+    """The rows that an input of a join stands for: those below a counted aggregate, or itself."""
+    return plan.child if isinstance(plan, Aggregate) and isinstance(plan.strategy, Counted) else plan
 
 
 def scan_of(plan: Plan) -> Scan | None:
