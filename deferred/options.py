@@ -11,7 +11,7 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
-MAINTAIN = ("base", "self")
+MAINTAIN = ("auto", "tree", "self")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class ViewOptions:
     policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
     target_lag: how old the rows that people read may become; the schedule follows from it.
     refresh_on_read: whether a read of rows that are older than target_lag refreshes the view first.
-    maintain: whether propagate may read the base tables (base), or only logs, MV and tables of the view's own (self).
+    maintain: what is kept beside the view: what its operators need (auto), also the good rows of a tree of joins
+        (tree), or all that makes reading base tables unnecessary (self).
 
     >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
     2
@@ -40,7 +41,7 @@ class ViewOptions:
     policy: int = 1
     target_lag: str | None = None
     refresh_on_read: bool = False
-    maintain: str = "base"
+    maintain: str = "auto"
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():

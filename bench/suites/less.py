@@ -39,7 +39,7 @@ READINGS = {
     "deletion": Reading(
         """SELECT l_orderkey, l_linenumber, o_orderdate, o_orderpriority, l_quantity, l_extendedprice
 FROM orders JOIN lineitem ON l_orderkey = o_orderkey WHERE l_quantity > 36""",
-        "base",
+        "auto",
         "from the view",
         (
             "DELETE FROM {lineitem} WHERE l_orderkey BETWEEN {low} AND {high}",

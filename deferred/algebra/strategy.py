@@ -10,6 +10,7 @@
 | Auxiliary (operators/kept.py) | kept rows of a base table | its rows that can matter |
 | InView (operators/in_view.py) | the view's own rows | – |
 | Promised (operators/referring.py, promised_join.py) | what keys and references leave to be read | – |
+| GoodCounters (operators/good_counters.py) | the kept counts of the changed rows | rows with counts |
 | OverKept | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.operators.aggregate import Aggregate
+    from deferred.algebra.operators.distinct import Distinct
     from deferred.algebra.operators.limit import Limit
     from deferred.algebra.operators.recursion import Recursion
     from deferred.algebra.operators.window import Window
@@ -36,6 +38,8 @@ class Strategy:
     """How a node is maintained; `explain` shows `name`."""
 
     name: ClassVar[str]
+    absorbs: ClassVar[bool] = False
+    """Whether most changes of its input leave the node as it is, so that a step for its change is worth skipping."""
 
 
 class Linear(Strategy):
@@ -126,6 +130,10 @@ class SupportTables(Protocol):
 
     def counted(self, node: Aggregate) -> Plan:
         """The aggregate over kept parts, or over kept values, itself where neither is possible."""
+        ...
+
+    def good_counters(self, node: Distinct) -> Plan:
+        """ε with the counts of its rows kept, itself where they are not wanted or not possible."""
         ...
 
     def over_kept_rows(self, node: Limit | Window) -> Plan:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deferred import terminal
 from deferred.cli.common import Json, Limit, ViewName, app, check_moments, opened
+
+if TYPE_CHECKING:
+    from deferred.metadata import TableRecord
 
 
 @app.command()
@@ -54,7 +57,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a view is maintained: plan, equations, SQL, strategy and why."""
+    """Show how a view is maintained, what it costs and what would be cheaper; equations, SQL and reasons."""
     if against is not None:
         _explain_against(view, against, as_json)
         return
@@ -77,14 +80,42 @@ def _explain_against(view: str, file: Path, as_json: bool) -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
-    """Show every view, its state, its lag and what is pending. Starts no Spark."""
-    with opened() as warehouse:
-        views = warehouse.status()
-        tables = warehouse.base_tables()
+def status(
+    view: Annotated[
+        str | None, typer.Argument(metavar="[VIEW]", help="One view, with its lineage.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Show every view, its health, how stale it is and what is pending. Starts no Spark."""
+    if watch:
+        if view is not None or as_json:
+            raise typer.BadParameter("--watch shows all views on a terminal; leave out VIEW and --json.")
+        terminal.watch(lambda: _named(*_look()), every)
+        return
+    views, tables = _look()
+    if view is None:
+        terminal.answer({"views": views, "tables": tables}, as_json, lambda: terminal.status(*_named(views, tables)))
+        return
+    from deferred.maintenance import lineage
+
+    reads, read_by = lineage.reads(views, view), lineage.read_by(views, view)
+    found = next(entry for entry in views if entry["name"] == reads.name)
     terminal.answer(
-        {"views": views, "tables": tables}, as_json, lambda: terminal.status(views, [table.name for table in tables])
+        {**found, "lineage": {"reads": reads.to_dict(), "read_by": read_by.to_dict()}},
+        as_json,
+        lambda: terminal.view_status(found, reads, read_by),
     )
+
+
+def _look() -> tuple[list[dict[str, Any]], list[TableRecord]]:
+    with opened() as warehouse:
+        return warehouse.status(), warehouse.base_tables()
+
+
+def _named(views: list[dict[str, Any]], tables: list[TableRecord]) -> tuple[list[dict[str, Any]], list[str]]:
+    return views, [table.name for table in tables]
 
 
 @app.command()
@@ -96,4 +127,44 @@ def history(
     """Show the last operations, newest first. Starts no Spark."""
     with opened() as warehouse:
         found = warehouse.history(view, limit)
-    terminal.answer({"operations": found}, as_json, lambda: terminal.operations(found))
+    terminal.answer({"operations": found}, as_json, lambda: terminal.history(found))
+
+
+@app.command()
+def report(
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="[VIEW...]", help="In detail; all by default.", show_default=False)
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("deferred-report.html"),
+    as_json: Json = False,
+) -> None:
+    """Write a page about all views: health, lineage, cuts, operations, downtime. Starts no Spark."""
+    from deferred.report.facts import gather
+    from deferred.report.page import page
+
+    with opened(f"Writing {output}") as warehouse:
+        facts = gather(warehouse, views or None)
+    terminal.write_file(output, page(facts))
+    terminal.answer(
+        {"file": str(output.absolute()), "views": list(facts.details)},
+        as_json,
+        lambda: terminal.say(f"{output}: {terminal.plural(len(facts.details), 'view')}. Open it in a browser."),
+    )
+
+
+@app.command()
+def metrics(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write, such as one that node_exporter collects.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print lag, rows, seconds, downtime and failures by view in the OpenMetrics format. Starts no Spark."""
+    with opened() as warehouse:
+        text = warehouse.metrics()
+    if output is not None:
+        terminal.write_file(output, text)
+    elif as_json:
+        terminal.answer({"metrics": text}, as_json, lambda: None)
+    else:
+        terminal.say(text.rstrip("\n"))

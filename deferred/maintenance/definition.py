@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,13 +23,15 @@ from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
 from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
-from deferred.options import ViewOptions
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
 from deferred.sql.types import Types
+
+SELF = "self"
+"""The value of a view's option `maintain` that asks for a plan which reads no base table."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,29 @@ class Definition:
         )
 
 
-def define(context: Context, sql: str, options: ViewOptions) -> Definition:
-    """Bind a new view against the tables as they are now.
+class _AsksSpark(Exception):
+    """Binding goes on only with an answer from Spark."""
 
-    What no delta rule exists for is refused if the options say so; otherwise the view is recomputed as a whole, and
-    says so. A view that may read no base table relies on the keys and references that the tables have now.
+
+def refuse_early(context: Context, sql: str, strict: bool) -> None:
+    """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise _AsksSpark
+
+    with suppress(_AsksSpark):
+        define(context, sql, strict, Types(ask))
+
+
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
+    """Bind a new view against the tables as they are now; Spark says which types its expressions have.
+
+    `maintain` is the view's option of that name: what is kept beside the view.
+
+    What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so. A
+    view that may read no base table relies on the keys and references that the tables have now.
     """
-    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
+    types = types or Types(context.engine.columns)
     schemas: dict[str, Columns] = {}
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
@@ -121,10 +140,9 @@ def define(context: Context, sql: str, options: ViewOptions) -> Definition:
             schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
         return record.name, schemas[record.name]
 
-    types = Types(context.engine.columns)
     try:
-        declared = _declared(catalog, sql, records) if options.maintain == "self" else None
-        bound = bind(sql, catalog, types, _promises(declared))
+        declared = _declared(catalog, sql, records) if maintain == SELF else None
+        bound = bind(sql, catalog, types, maintain, _promises(declared))
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types, declared=declared)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -173,8 +191,22 @@ def _refuse_variants(definition: Definition) -> None:
                 )
 
 
-def load(context: Context, view: ViewRecord) -> Definition:
-    """A view's definition as it was bound when the view was created: later columns of its tables do not matter."""
+def remembered_alone(context: Context, view: ViewRecord) -> Definition:
+    """A view's definition by what was remembered of it; refused where Spark would have to be asked."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise DeferredError(
+            f"Not all types of {view.name} were kept when it was created. `deferred explain {view.name}` asks Spark."
+        )
+
+    return load(context, view, ask)
+
+
+def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str, str]]] | None = None) -> Definition:
+    """A view's definition as it was bound when the view was created: later columns of its tables do not matter.
+
+    `ask` says which types a query has that were not remembered; Spark, by default.
+    """
     remembered = view.definition
     schemas, names = dict(remembered.tables), dict(remembered.names)
     records = {record.name: record for record in map(context.metadata.tables.by_id, view.depends_on)}
@@ -183,9 +215,9 @@ def load(context: Context, view: ViewRecord) -> Definition:
         name = names[_dotted(path)]
         return name, schemas[name]
 
-    types = Types(context.engine.columns, remembered.types)
+    types = Types(ask or context.engine.columns, remembered.types)
     declared = remembered.promises
-    bound = None if remembered.whole else bind(view.sql, catalog, types, _promises(declared))
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain, _promises(declared))
     return Definition(
         view.sql,
         bound,
@@ -248,9 +280,15 @@ class Pinned:
         return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+def rows_at(
+    definition: Definition, plan: Plan, cut: Cut, location: str = "", supports: Mapping[str, int] | None = None
+) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there.
+
+    `supports` are the versions of support tables that hold that cut, if the plan reads any, in a folder of the view.
+    """
+    steps = dict(definition.recursions)
+    leaves = Pinned(definition, cut.versions, steps=steps, location=location, supports=supports or {})
     return Renderer(leaves, small_changes=False).query(plan)
 
 

@@ -1,16 +1,21 @@
-"""explain: the plan, the ∇/Δ equations in the paper's notation, the SQL that Spark runs, and why."""
+"""explain: which part of a view is maintained how, what that costs, what would make it cheaper, and by which SQL."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from deferred.algebra.notation import notation
+from deferred.errors import DeferredError
 from deferred.log.context import Context
+from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
+from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.strategies import choose
-from deferred.metadata import ViewRecord
+from deferred.metadata import TableRecord, ViewRecord
 from deferred.sql.dialect import text
 
 
@@ -32,16 +37,27 @@ class Explanation:
     apply: str
     notes: tuple[str, ...]
     settings: dict[str, str]
+    costs: tuple[str, ...] = ()
+    """What it costs now, in sentences."""
+    cheaper: tuple[str, ...] = ()
+    """What would make it cheaper."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         parts = [
             f"View {self.view}, scenario {self.scenario}: {self.invariant}",
             f"Strategy: {self.strategy}. {self.reason}",
-            "Plan:",
+            "What each part reads when something has changed:",
             *(f"  {line}" for line in self.plan),
+            "What it costs now:",
+            *(f"  {line}" for line in self.costs),
+            "What would make it cheaper:",
+            *(f"  {line}" for line in self.cheaper or ("Nothing that is known.",)),
             f"In the paper's notation: {self.query}",
             "Changes, evaluated after the update:",
             *(f"  {line}" for line in self.equations),
@@ -76,7 +92,69 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         apply=f"one MERGE on {', '.join(key)}" if key else "an append, or one MERGE of the touched rows",
         notes=view.definition.notes,
         settings=dict(sorted((view.definition.settings or {}).items())),
+        costs=tuple(_costs(context, view, definition)),
+        cheaper=_cheaper(context, view, definition),
     )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An explanation without its SQL and equations: what pages show of every view."""
+
+    strategy: str
+    reason: str
+    plan: tuple[str, ...]
+    costs: tuple[str, ...]
+    cheaper: tuple[str, ...]
+
+
+def summary(context: Context, view: ViewRecord) -> Summary:
+    """Explain a view in words. Starts no Spark: what its query means was remembered when it was created."""
+    definition = definitions.remembered_alone(context, view)
+    choice = choose(context, view, definition)
+    costs, cheaper = tuple(_costs(context, view, definition)), _cheaper(context, view, definition)
+    return Summary(str(choice), choice.reason, choice.strategy.reads(definition), costs, cheaper)
+
+
+RECENT = 20
+"""The number of operations that say what a view costs."""
+
+
+def _costs(context: Context, view: ViewRecord, definition: definitions.Definition) -> Iterator[str]:
+    """What there is to do, what the last operations took, and what a recomputation would read."""
+    rows = [_row_count(context, table) for table in definition.tables.values()]
+    total = None if None in rows else sum(filter(None, rows))
+    yield f"A recomputation reads {'all' if total is None else f'{total:,}'} rows of {', '.join(definition.tables)}."
+    recent = [op for op in context.metadata.operations.recent(view.name, RECENT) if op.state == "succeeded"]
+    computed = [op for op in recent if "compute" in op.seconds]
+    if computed:
+        seconds = sum(sum(op.seconds.values()) for op in computed)
+        phases = {name: sum(op.seconds.get(name, 0.0) for op in computed) for op in computed for name in op.seconds}
+        slowest = max(phases, key=lambda name: phases[name])
+        yield (
+            f"The last {len(computed)} propagates read {sum(op.rows_read for op in computed):,} changed rows in "
+            f"{seconds:.2f} s; most of it, {phases[slowest]:.2f} s, was the phase {slowest}."
+        )
+    applied = [op for op in recent if "apply" in op.seconds]
+    if applied:
+        downtime = [op.seconds["apply"] for op in applied]
+        yield f"The last {len(applied)} commits to the view took {min(downtime):.2f} to {max(downtime):.2f} s."
+    if not computed and not applied:
+        yield "Nothing was propagated or applied so far."
+
+
+def _cheaper(context: Context, view: ViewRecord, definition: definitions.Definition) -> tuple[str, ...]:
+    if definition.bound is None:
+        return (f"Another form: {definition.whole} Without it, only the changes would be read.",)
+    rows = {name: _row_count(context, table) for name, table in definition.tables.items()}
+    return advice(Subject(view, definition.plan, definition.column_types, definition.tables, rows))
+
+
+def _row_count(context: Context, table: TableRecord) -> int | None:
+    try:
+        return source_of(context, table).row_count()
+    except DeferredError:
+        return None
 
 
 def _relevance(definition: definitions.Definition) -> dict[str, str | None]:

@@ -147,7 +147,7 @@ class Incremental(Strategy):
             rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
         else:
             rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
+        advance = partial(support.advance, job.context, view, ran.moves(program), renderer, job.logs.total)
         return Change(job.temporaries.compute("delta", rows, job.logs.total), advance, ran.report(program))
 
 
@@ -329,6 +329,8 @@ def choose(
         reason += (
             f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
         )
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:

@@ -227,7 +227,7 @@ class ViewRow(Base):
     refresh_every: Mapped[str | None]
     target_lag: Mapped[str | None]
     refresh_on_read: Mapped[bool] = mapped_column(default=False, server_default=false())
-    maintain: Mapped[str] = mapped_column(default="base", server_default="base")
+    maintain: Mapped[str] = mapped_column(default="auto", server_default="auto")
     columns: Mapped[list[Any]]
     definition: Mapped[RememberedDefinition]
     location: Mapped[str]

@@ -229,6 +229,20 @@ class OperationRecord:
 
 
 @dataclass(frozen=True)
+class OperationTotal:
+    """All operations of one kind on one view that ended in one way, added up."""
+
+    view: str
+    kind: str
+    state: OperationState
+    number: int
+    rows_read: int
+    rows_deleted: int
+    rows_inserted: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Lease:
     """The right of one owner to work on one thing until it expires."""
 

@@ -1,4 +1,4 @@
-"""Views say whether they may read their base tables. Those that there are may."""
+"""Views say what is kept beside them. Those that there are keep what their operators need."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("views", sa.Column("maintain", sa.Text(), nullable=False, server_default="base"))
+    op.add_column("views", sa.Column("maintain", sa.Text(), nullable=False, server_default="auto"))
 
 
 def downgrade() -> None:

@@ -83,7 +83,7 @@ def test_general_join_graphs() -> None:
 
 
 def test_auxiliary_views_are_those_of_table_3(db: Database) -> None:
-    bound = db.bind(CAL_TOY_SALES, PROMISES)
+    bound = db.bind(CAL_TOY_SALES, promises=PROMISES)
     assert base_reads(bound.plan, bound.types) == set()
     lines = [line for line in described(bound.plan) if "kept" in line]
     store = "Π[store.store_id, manager](σ[state = 'CA'](store))"
@@ -97,14 +97,16 @@ def test_auxiliary_views_are_those_of_table_3(db: Database) -> None:
 
 def test_a_table_that_only_filters_lets_the_root_be_left_out(db: Database) -> None:
     """Nothing above reads what an update of store, sale or item could change: no update of them matters."""
-    bound = db.bind(f"SELECT SUM(line.sales_price) AS total, COUNT(*) AS n {FROM}", PROMISES)
+    bound = db.bind(f"SELECT SUM(line.sales_price) AS total, COUNT(*) AS n {FROM}", promises=PROMISES)
     assert "line: not kept; no change of another table can meet its rows" in described(bound.plan)
     assert base_reads(bound.plan, bound.types) == set()
 
 
 def test_rows_of_which_only_sums_matter_are_kept_aggregated(db: Database) -> None:
     """By manager: of line one row for each sale, with its sums; an update of a manager moves these."""
-    bound = db.bind(f"SELECT store.manager, SUM(line.sales_price) AS total, COUNT(*) AS n {FROM} GROUP BY 1", PROMISES)
+    bound = db.bind(
+        f"SELECT store.manager, SUM(line.sales_price) AS total, COUNT(*) AS n {FROM} GROUP BY 1", promises=PROMISES
+    )
     assert "line: kept in support2, aggregated to line.sale_id, line.item_id" in described(bound.plan)
     assert base_reads(bound.plan, bound.types) == set()
     for name, rows in INITIAL.items():
@@ -115,14 +117,14 @@ def test_rows_of_which_only_sums_matter_are_kept_aggregated(db: Database) -> Non
     assert db.evaluate(bound) == Counter([("Ann", 7, 3)])
     db.log("store", {(1, "x", "CA", "Ann"): -1, (1, "x", "CA", "Eve"): 1})
     assert db.preview(bound, ["store"]) == Counter({("Ann", 7, 3): -1, ("Eve", 7, 3): 1})
-    smallest = db.bind(f"SELECT store.manager, MIN(line.sales_price) AS low {FROM} GROUP BY 1", PROMISES)
+    smallest = db.bind(f"SELECT store.manager, MIN(line.sales_price) AS low {FROM} GROUP BY 1", promises=PROMISES)
     assert not any("aggregated" in line for line in described(smallest.plan)), "the next minimum is found in rows"
 
 
 def test_without_a_reference_rows_are_kept_as_they_are(db: Database) -> None:
     """Algorithm 3.1 without RI: an inserted store can meet sales that are there already."""
     keys_only = Promises.of(KEYS, {"line": REFERENCES["line"]})
-    bound = db.bind(CAL_TOY_SALES, keys_only)
+    bound = db.bind(CAL_TOY_SALES, promises=keys_only)
     kept = [notation(node) for node in bound.plan.walk() if "auxiliary" in node.strategy.name]
     assert "Π[sale_id, store_id, month](σ[year = 1996](sale))" in kept
     assert len(kept) == 4, "line too: an old sale may enter the view with a new store"
@@ -135,7 +137,7 @@ def test_the_sizes_of_table_1_at_a_thousandth(db: Database) -> None:
     run("INSERT INTO item SELECT i, 'n', CASE WHEN i < 50 THEN 'toy' ELSE 'pen' END, 's' FROM range(1000) t(i)")
     run("INSERT INTO sale SELECT i, (i // 4) % 2000, 1, 1, 1993 + i % 4 FROM range(80000) t(i)")
     run("INSERT INTO line SELECT i, i % 80000, i % 1000, 1 FROM range(800000) t(i)")
-    bound = db.bind(CAL_TOY_SALES, PROMISES)
+    bound = db.bind(CAL_TOY_SALES, promises=PROMISES)
     db.connection.execute("PRAGMA enable_optimizer")
     db.keep(bound)
     names = {line.partition(":")[0]: line.split()[3] for line in described(bound.plan) if "kept in" in line}
@@ -147,7 +149,7 @@ def test_the_sizes_of_table_1_at_a_thousandth(db: Database) -> None:
 def test_a_map_cannot_be_kept(db: Database) -> None:
     database = Database({"t": (("a", "int"), ("m", "map<int,int>")), "u": (("a", "int"),)})
     with pytest.raises(UnsupportedSQLError, match=r"rows of t have to be kept, and of type map<int,int>"):
-        database.bind("SELECT t.a, t.m FROM t JOIN u ON t.a = u.a", Promises())
+        database.bind("SELECT t.a, t.m FROM t JOIN u ON t.a = u.a", promises=Promises())
     database.close()
 
 
@@ -179,7 +181,7 @@ def test_a_log_tells_exposed_updates_and_broken_promises(
 ) -> None:
     for name, rows in INITIAL.items():
         db.replace(name, Counter(rows))
-    bound = db.bind(CAL_TOY_SALES, PROMISES)
+    bound = db.bind(CAL_TOY_SALES, promises=PROMISES)
     db.keep(bound)
     db.show(bound)
     db.log(table, {row: n for row, n in ((deleted, -1), (inserted, 1)) if row is not None})
@@ -189,7 +191,7 @@ def test_a_log_tells_exposed_updates_and_broken_promises(
 
 def test_an_insertion_into_a_referenced_table_has_no_term(db: Database) -> None:
     """Rule 4.1: what refers to store is read only for updated rows of store."""
-    bound = db.bind(CAL_TOY_SALES, PROMISES)
+    bound = db.bind(CAL_TOY_SALES, promises=PROMISES)
     (join,) = (node for node in bound.plan.walk() if isinstance(node, PromisedJoin))
     assert [join.key(j) is not None for j in range(4)] == [False, True, True, True]
     for name, rows in INITIAL.items():

@@ -188,7 +188,7 @@ class Database(ReadableLeaves):
         self._recursions: dict[Plan, list[Step | Loop]] = {}
         self.ran = Run()
 
-    def bind(self, sql: str, promises: Promises | None = None) -> Bound:
+    def bind(self, sql: str, maintain: str = "auto", promises: Promises | None = None) -> Bound:
         self._forget()
         names = {name.casefold(): name for name in self.schemas}
 
@@ -196,7 +196,7 @@ class Database(ReadableLeaves):
             name = names[path[-1].casefold()]
             return name, self.schemas[name]
 
-        return bind(sql, catalog, self._types, promises)
+        return bind(sql, catalog, self._types, maintain, promises)
 
     # ---- states
 

@@ -197,7 +197,7 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
         db.replace(name, Counter(rows))
     try:
         shown = db.query(sql)
-        bound = db.bind(sql, promises)
+        bound = db.bind(sql, promises=promises)
     except CannotRun as error:
         raise Skipped(str(error)) from None
     except DeferredError as error:

@@ -14,7 +14,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import Stateful, Strategy, SupportTables
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 VIEW = "view"
@@ -77,6 +78,7 @@ class Seen(Barrier, Unary):
     bitwise: Mapping[str, str]
 
     row_by_row = False
+    in_recursion = True
     one_row = False
     looked_up_by = ()
 
@@ -117,6 +119,12 @@ class Seen(Barrier, Unary):
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("rows of the view itself")
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [asked]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.linear(self)

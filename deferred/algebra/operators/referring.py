@@ -13,7 +13,7 @@ from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.outer_join import SEMI, OuterJoin
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import PROMISED, Stateful, Strategy, SupportTables
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -48,6 +49,7 @@ class Referring(Barrier):
     referred: tuple[Referred, ...]
 
     row_by_row = False
+    in_recursion = True
     one_row = False
     looked_up_by = ()
 
@@ -122,6 +124,13 @@ class Referring(Barrier):
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("auxiliary tables")
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """All rows are kept, here or above, whatever is asked of them."""
+        return [c.ANY for _ in self.children]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.recomputed(self)

@@ -1,0 +1,1 @@
+"""Pages about views, as HTML that needs nothing else: for a file, and for Airflow."""

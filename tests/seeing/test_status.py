@@ -1,0 +1,127 @@
+"""status and history: staleness, health, lineage and figures over time, from metadata and Delta's logs alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+
+from deferred.metadata import Cut, utc_now
+from tests.seeing.shop import BIG_SALES, SALES, Shop
+from tests.test_cli import Project
+
+
+def test_what_a_view_does_not_show(project: Project, shop: Shop) -> None:
+    views = {view["name"]: view for view in project.json("status")["views"]}
+    big = views["big_sales"]
+    assert (big["health"], big["unseen_commits"], big["pending_commits"]) == ("stale", 1, 1)
+    assert big["stale_seconds"] < big["lag_seconds"], "stale since the commit, not since the cut that it shows"
+    assert big["downtime_seconds"] == 0.25
+    assert big["next_due"] > utc_now().isoformat()
+    assert (views["largest"]["health"], views["largest"]["stale_seconds"]) == ("fresh", 0)
+    assert views["high_sales"]["health"] == "broken"
+    assert "log of sales" in views["high_sales"]["problem"]
+
+
+def test_what_was_propagated_and_not_applied(project: Project, shop: Shop) -> None:
+    view = shop.metadata.views.get("big_sales")
+    shop.metadata.views.update(view.id, propagated=shop.cut("sales"), propagated_batch=1)
+    (found,) = [view for view in project.json("status")["views"] if view["name"] == "big_sales"]
+    assert (found["fresh"], found["unseen_commits"], found["pending_commits"]) == (False, 1, 0)
+    assert found["pending_batches"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "ago", "health"),
+    [
+        ({}, 90_000, "stale"),
+        ({"refresh_every": "1d"}, 100, "stale"),
+        ({"refresh_every": "1h"}, 8000, "late"),
+        ({"refresh_every": "0 * * * *"}, 8000, "late"),
+        ({"refresh_every": "@harvest"}, 90_000, "stale"),
+        ({"target_lag": "1h", "refresh_every": "10s"}, 8000, "stale"),
+    ],
+)
+def test_when_a_view_is_late(project: Project, shop: Shop, options: dict[str, str], ago: float, health: str) -> None:
+    """By its target_lag, or else when it has missed a whole period."""
+    shop.view("v", BIG_SALES, ["sales"], ago=ago, **options)
+    shop.insert("sales", SALES)
+    (found,) = [view for view in project.json("status")["views"] if view["name"] == "v"]
+    assert found["health"] == health
+
+
+def test_a_failure_that_is_not_the_last_word(project: Project, shop: Shop) -> None:
+    view = shop.metadata.views.get("big_sales")
+    shop.operation(view, "propagate", {}, state="failed", error="Spark is away.")
+    (found,) = [view for view in project.json("status")["views"] if view["name"] == "big_sales"]
+    assert found["health"] == "failing"
+    assert "Spark is away." in project.run("status")[1]
+    shop.operation(view, "propagate", {"log": 0.1})
+    (found,) = [view for view in project.json("status")["views"] if view["name"] == "big_sales"]
+    assert found["health"] == "stale"
+
+
+def test_one_view_with_its_lineage(project: Project) -> None:
+    found = project.json("status", "BIG_SALES")
+    assert [part["name"] for part in found["lineage"]["reads"]["beyond"]] == ["sales"]
+    assert [part["name"] for part in found["lineage"]["read_by"]["beyond"]] == ["largest"]
+    _, out, _ = project.run("status", "largest")
+    assert "└── big_sales (stale)" in out
+    assert "    └── sales (table)" in out
+    assert "did you mean largest" in project.fails("status", "larges")
+
+
+def test_watching_ends_with_ctrl_c(project: Project, shop: Shop) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deferred.cli", "status", "--watch", "--every", "0.1"],
+        cwd=shop.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = 0
+    while lines < 12:  # more than one look
+        lines += bool(process.stdout.readline().strip())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert project.run("status", "--watch", "--json")[0] == 2
+
+
+def test_rows_and_seconds_over_time(project: Project) -> None:
+    _, out, _ = project.run("history", "big_sales")
+    assert "big_sales propagate: seconds ▅▆▆▇█ up to 0.90, rows ▂▄▅▇█ up to 5" in out
+    assert "log 0.10, compute 0.70, write 0.10" in out
+    assert len(project.json("history", "big_sales", "--limit", "3")["operations"]) == 3
+
+
+def test_a_hundred_views_at_once(tmp_path: object, shop: Shop) -> None:
+    """The work grows with the views, the number of questions to the database does not."""
+    from deferred.maintenance.warehouse import Warehouse
+
+    for n in range(40):
+        view = shop.metadata.views.get("big_sales")
+        assert view.shown is not None
+        moved = Cut(view.shown.timestamp - timedelta(seconds=n), view.shown.versions)
+        table = shop.metadata.tables.add(name=f"v{n}", location=view.location, kind="view")
+        shop.metadata.views.add(
+            name=f"v{n}",
+            sql=BIG_SALES,
+            options=view.options,
+            columns=view.columns,
+            location=view.location,
+            table_id=table.id,
+            depends_on=view.depends_on,
+            shown=moved,
+            propagated=moved,
+        )
+    with Warehouse.open(shop.folder / "conf" / "deferred.toml") as warehouse:
+        begun, before = time.process_time(), os.times()
+        assert len(warehouse.status()) == 43
+        assert time.process_time() - begun < 1.0, before
