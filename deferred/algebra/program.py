@@ -80,14 +80,36 @@ class Rederivation:
     deleted: str | None
 
 
+EXPOSED, DUPLICATE, DANGLING, NEW = "exposed update", "duplicate key", "reference into nothing", "new rows"
+"""What a guard looks for."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Rows that must not be there for a program to be right: the values of some columns of a base table.
+
+    `other` is the table that a reference leads to.
+    """
+
+    kind: str
+    table: str
+    names: tuple[str, ...]
+    rows: Plan
+    other: str | None = None
+
+
 @dataclass(frozen=True)
 class Program:
-    """Steps in order, then the signed result, None when nothing can have changed."""
+    """Steps in order, then the signed result, None when nothing can have changed.
+
+    The result is right, and the support tables may move, only if no guard finds rows.
+    """
 
     steps: tuple[Step | Loop, ...]
     result: Plan | None
     supports: Mapping[str, Upkeep] = field(default_factory=dict)
     recursions: tuple[Rederivation, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 class Machine(Protocol):

@@ -399,6 +399,7 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     The same rows must be kept beside the view too: what no propagate brings along is not right later.
     """
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
+    tables = tables and old.declared == new.definition.declared
     tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
     return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
 

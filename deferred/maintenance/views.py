@@ -69,7 +69,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict"
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()

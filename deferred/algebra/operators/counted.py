@@ -114,6 +114,10 @@ class Counted(GroupStrategy, Keeping):
     def present(self, node: Aggregate, d: Differentiator, keys: Keys | None) -> Plan:
         return self._groups_at(node, keys, lambda own: rows_at_new_cut(d, node, self._stored(node), own))
 
+    def reads_again(self, node: Aggregate) -> bool:
+        """A deleted minimum or maximum makes it look for the next one."""
+        return any(part.kind in EXTREMES for part in self.parts)
+
     def restricted(self, node: Aggregate, keys: Keys) -> Plan:
         """γ(E) ⋉ K is looked up in the support table, see `Differentiator.reading`."""
         return Restrict(node, keys)
@@ -191,7 +195,8 @@ class Counted(GroupStrategy, Keeping):
 
     @property
     def _rows(self) -> str:
-        return next(part.id for part in self.parts if part.kind == ROWS)
+        """The part that tells how many rows a group has: the first one."""
+        return self.parts[0].id
 
     def _stored(self, node: Aggregate) -> Stored:
         return Stored(self.support, (*node.keys, *(part.id for part in self.parts)), node.keys)

@@ -47,6 +47,9 @@ class GoodCounters(KeptSet):
     def present(self, node: Distinct, d: Differentiator, keys: Keys | None) -> Plan:
         return pick(rows_at_new_cut(d, node, self._stored(node), keys), node.columns)
 
+    def reads_again(self, node: Distinct) -> bool:
+        return False
+
     def reads(self, node: Distinct, labels: Labels) -> str:
         return f"the changed rows, and their kept counts ({labels.columns(node.columns)})"
 

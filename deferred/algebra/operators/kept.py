@@ -46,6 +46,16 @@ class KeptValues(Keeping):
     def present(self, node: Kept, d: Differentiator, keys: Keys | None) -> Plan:
         return Repeat(rows_at_new_cut(d, node, node.stored, keys))
 
+    def reads_again(self, node: Kept) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Auxiliary(KeptValues):
+    """Rows of one base table that can matter to a view which reads no base table (Quass et al. 1996)."""
+
+    name: ClassVar[str] = "auxiliary table"
+
 
 @dataclass(frozen=True, eq=False)
 class Kept(Barrier, Unary):

@@ -53,6 +53,9 @@ class KeptRows(Keeping):
     def contents(self, node: Limit) -> Plan:
         return node.first(node.child)
 
+    def reads_again(self, node: Limit) -> bool:
+        return True
+
     def past(self, node: Limit, keys: Keys | None) -> Plan:
         return looked_up(node.over(self._stored(node)), keys)
 

@@ -82,6 +82,9 @@ class Reference(QueryLeaf):
 class Fixpoint(Keeping):
     """How a recursion is maintained: its rows are kept, and a change of its inputs goes through it in rounds."""
 
+    def reads_again(self, node: Recursion) -> bool:
+        return True
+
     @abstractmethod
     def delta(self, node: Recursion, d: Differentiator, start: Plan | None, step: Plan | None) -> Plan:
         """Δ of the recursion, from the changes of its inputs while X stands still; at least one is not None."""
