@@ -38,8 +38,10 @@ class Definition:
     names: dict[str, str]
     types: Types
     whole: str | None = None
-    recursions: Mapping[str, exp.Table] = field(default_factory=dict)
+    results: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
+    kept: Mapping[str, exp.Query] = field(default_factory=dict)
+    """Rows that an earlier definition has kept, where its plan reads them."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
 
@@ -189,7 +191,7 @@ class Pinned:
         return self.changes[table]
 
     def temporary(self, name: str) -> exp.Expr:
-        return self.steps[name]
+        return self.definition.kept[name] if name in self.definition.kept else self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
         return delta_table(support_path(self.location, name), self.supports[name])
@@ -197,7 +199,7 @@ class Pinned:
 
 def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
     """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     return Renderer(leaves, small_changes=False).query(plan)
 
 

@@ -30,7 +30,7 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
-from deferred.maintenance.rounds import computed
+from deferred.maintenance.rounds import Overestimated, computed
 from deferred.maintenance.strategies import INCREMENTAL, Job, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -110,10 +110,13 @@ class _Reading:
             changes = [state.changes(self.view)]
             if pushed is not None:
                 changes[0].where(pushed.condition, copy=False)
-                definition = pushed.definition
             if logs.total:
-                job = Job(self.context, self.view, definition, self.cut, logs, supports or {}, temporaries)
-                changes.append(select([exp.Star()], INCREMENTAL.run(job).rows))
+                asked = definition if pushed is None else pushed.definition
+                job = Job(self.context, self.view, asked, self.cut, logs, supports or {}, temporaries)
+                try:
+                    changes.append(select([exp.Star()], INCREMENTAL.run(job).rows))
+                except Overestimated:
+                    return self._computed(definition)
             return self._with_changes(state, changes, logs, temporaries)
 
     def _with_changes(

@@ -23,8 +23,9 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
+from deferred.maintenance.rounds import Overestimated
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import Change, Job, choose
+from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -99,8 +100,13 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
+            job = Job(context, view, definition, cut, logs, supports.states or {}, temporaries)
+            try:
+                change = choice.strategy.run(job)
+            except Overestimated as error:
+                choice = Choice(RECOMPUTE, str(error))
+                change = choice.strategy.run(job)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
-            change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
             if change.recursions:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)

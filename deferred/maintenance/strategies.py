@@ -18,22 +18,26 @@ from deferred.algebra.bags import COUNT, column, difference, select, signed
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import run
+from deferred.algebra.program import Loop, Program, run
 from deferred.algebra.strategy import Recomputed
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.log.sources import source_of
 from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition, Pinned, outputs, query
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
-from deferred.maintenance.view_tables import reached
+from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.render import ReadableLeaves, Renderer
 
 FULL_FRACTION = 0.3
 """Recomputing a base row costs about this part of working through a changed row."""
+
+GONE_FRACTION = 0.5
+"""When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
 
 SMALL = 10_000
 """With fewer base rows than this, both strategies take the same time and are not compared."""
@@ -117,10 +121,19 @@ class Incremental(Strategy):
         leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions)
         small = job.logs.total <= BROADCAST_ROWS
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
-        ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
+        types, changed, expected = definition.column_types, job.logs.changed, job.logs.total
+        most_gone = _most_gone(view, program)
+        ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, types, changed, expected, most_gone))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
         advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
         return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
+
+
+def _most_gone(view: ViewRecord, program: Program) -> dict[str, int]:
+    """Of how many rows of each recursion it is worth finding out whether they are gone; of small ones, of all."""
+    names = [step.gone_from for step in program.steps if isinstance(step, Loop) and step.gone_from is not None]
+    rows = {name: DeltaLog(support_path(view.workings, name)).row_count() for name in names}
+    return {name: round(count * GONE_FRACTION) for name, count in rows.items() if count is not None and count > SMALL}
 
 
 class Recompute(Strategy):

@@ -35,7 +35,7 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Program
-from deferred.algebra.strategy import support_tables
+from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
@@ -67,14 +67,14 @@ class Supports:
     next_batch: int
 
 
-def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
-    """Create and fill the support tables of a new view."""
+def create(context: Context, definition: Definition, location: str, cut: Cut, known: Mapping[str, Plan]) -> None:
+    """Create and fill the support tables of a new view; `known` are plans for the rows of some of them."""
     if definition.bound is None:
         return
-    for name, plan in support_tables(definition.plan).items():
+    for name, plan in {**support_tables(definition.plan), **known}.items():
         path = support_path(location, name)
         bags.create(context.engine, path, _columns(definition, plan))
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, 0)
+        rows = _filling(definition, name, plan, cut, 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
         context.engine.commit(insert_into(delta_table(path), _names(plan.columns), rows), mark)
 
@@ -92,8 +92,20 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
+        rows = _filling(definition, name, plan, cut, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
+
+
+def _filling(definition: Definition, name: str, plan: Plan, cut: Cut, batch: int) -> exp.Query:
+    """All rows of a support table, in their order where they are looked up again and again."""
+    rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
+    _, strategy = kept_nodes(definition.plan)[name]
+    return _sorted(rows, plan.columns) if strategy.in_order else rows
+
+
+def _sorted(rows: exp.Query, names: Sequence[str]) -> exp.Query:
+    """Rows with equal values are neighbours, so that the statistics of files and pages leave out the rest."""
+    return select([exp.Star()], rows).order_by(*map(column, names), copy=False)
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -218,6 +230,8 @@ def advance(
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
+        if kept_nodes(renderer.pinned.definition.plan)[name][1].in_order:
+            new = _sorted(new, names)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
 
 

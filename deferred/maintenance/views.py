@@ -160,7 +160,7 @@ def _fill(context: Context, definition: Definition, columns: Columns, location: 
     engine = context.engine
     make_differential(engine, location, columns)
     with at_cut(context, definition, cut) as computed:
-        support.create(context, computed, location, cut)
+        support.create(context, computed, location, cut, {})
         make_mv(engine, location, columns)
         names = [name for name, _ in columns]
         details = {"kind": "refresh", "batch": 0, "cut": cut.to_json()}
