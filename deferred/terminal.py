@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,8 +19,11 @@ from deferred.errors import DeferredError, SparkFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.table import Table
+    from rich.tree import Tree
 
+    from deferred.maintenance.lineage import Lineage
     from deferred.maintenance.operation import Operation
 
 # ---- hiding Spark's own output
@@ -197,20 +201,28 @@ def complain(text: str) -> None:
 def fail(error: DeferredError, as_json: bool) -> NoReturn:
     """Print an error and exit with 1."""
     if as_json:
-        say(json.dumps({"error": problem(error)}, ensure_ascii=False))
-    complain(str(error))
+        say(json.dumps({"error": error.to_dict()}, ensure_ascii=False))
+    complain(explained(error))
     sys.exit(1)
 
 
-def problem(error: DeferredError) -> dict[str, str]:
-    """Returns an error as a part of a JSON document."""
-    return {"type": type(error).__name__, "message": str(error)}
+def explained(error: DeferredError) -> str:
+    """Returns an error for people: its code, its message, and its place in the SQL."""
+    place = "".join(f"\n  {line}" for line in error.shown_place.splitlines())
+    return f"[{error.code}] {error}{place}"
 
 
 def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; numbers are aligned to the right."""
+    _console().print(_table(title, columns, rows))
+    if not rows:
+        say("(none)")
+
+
+def _table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     shown = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
@@ -221,10 +233,12 @@ def table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any
         )
         shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(_cell(value) for value in row))
-    _console().print(shown)
-    if not rows:
-        say("(none)")
+        shown.add_row(*(Text(_cell(value), style=COLOURS.get(value, "") if value else "") for value in row))
+    return shown
+
+
+COLOURS: dict[Any, str] = {"fresh": "green", "late": "yellow", "failing": "red", "broken": "bold red", "failed": "red"}
+"""Words that a terminal shows in colour."""
 
 
 def _cell(value: Any) -> str:
@@ -276,41 +290,170 @@ def span(seconds: float | None) -> str:
 
 def status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> None:
     """Print every view with its state, and the names of the tracked tables."""
+    _console().print(_status(views, tables))
+
+
+def _status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> Group:
+    from rich.console import Group
+
     rows = [
         (
             view["name"],
+            view["health"],
             view["scenario"],
-            view["state"],
             moment(view["shown"]),
-            moment(view["propagated"]),
+            "" if view["fresh"] else span(view["stale_seconds"]),
+            view["unseen_commits"],
+            "?" if view["unseen_rows"] is None else view["unseen_rows"],
             view["pending_commits"],
             view["pending_batches"],
-            "" if view["fresh"] else span(view["lag_seconds"]),
+            until(view["next_due"]),
+            seconds(view["downtime_seconds"]),
         )
         for view in views
     ]
+    columns = (
+        *("view", "health", "scenario", "shows (UTC)", "stale for", "commits behind", "rows behind"),
+        *("to propagate", "to apply", "next due", "last downtime"),
+    )
+    lines = [f"{view['name']}: {said}" for view in views for said in _remarks(view)]
+    tracked = f"Tracked tables: {', '.join(tables) or 'none'}"
+    return Group(_table(None, columns, rows), *([] if rows else ["(none)"]), *lines, tracked)
+
+
+def _remarks(view: dict[str, Any]) -> list[str]:
+    """What there is to say of a view beside its line."""
+    said = [view[name] for name in ("problem", "failure") if view.get(name)]
+    if view.get("irrelevant_commits"):
+        said.append(f"{view['irrelevant_commits']} of the last commits propagated did not matter to it")
+    return said
+
+
+def view_status(view: dict[str, Any], reads: Lineage, read_by: Lineage) -> None:
+    """Print one view: everything that is known of it, and its lineage as trees."""
+    shown = {
+        "health": view["health"],
+        "scenario": view["scenario"],
+        "shows": f"{moment(view['shown'])} UTC",
+        "propagated to": f"{moment(view['propagated'])} UTC",
+        "stale for": "not stale" if view["fresh"] else span(view["stale_seconds"]),
+        "behind": f"{plural(view['unseen_commits'], 'commit')}, "
+        + ("rows not known" if view["unseen_rows"] is None else f"about {plural(view['unseen_rows'], 'row')}"),
+        "to propagate": plural(view["pending_commits"], "commit"),
+        "to apply": plural(view["pending_batches"], "batch").replace("batchs", "batches"),
+        "next due": until(view["next_due"]) or "by hand",
+        "last downtime": seconds(view["downtime_seconds"]) or "none yet",
+        "location": view["location"],
+    }
+    pairs(view["name"], shown)
+    for said in _remarks(view):
+        say(f"  {said}")
+    console = _console()
+    console.print(_tree(reads, f"{view['name']} reads"))
+    if read_by.beyond:
+        console.print(_tree(read_by, f"{view['name']} is read by"))
+
+
+def _tree(lineage: Lineage, label: str) -> Tree:
+    from rich.tree import Tree
+
+    tree = Tree(label)
+    for part in lineage.beyond:
+        tree.add(_tree(part, f"{part.name} ({part.health or 'table'})"))
+    return tree
+
+
+def watch(look: Callable[[], tuple[Sequence[dict[str, Any]], Sequence[str]]], every: float) -> None:
+    """Show the status again and again, in place on a terminal, until Ctrl-C."""
+    from rich.live import Live
+
+    console = _console()
+    try:
+        if not console.is_terminal:
+            while True:
+                console.print(_status(*look()))
+                time.sleep(every)
+        # Not refreshed by itself: what is printed while a warehouse is open is hidden.
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(_status(*look()), refresh=True)
+                time.sleep(every)
+    except KeyboardInterrupt:
+        return
+
+
+def seconds(value: float | None) -> str:
+    """Returns seconds for people.
+
+    >>> seconds(0.052), seconds(None)
+    ('0.05 s', '')
+    """
+    return "" if value is None else f"{value:.2f} s"
+
+
+def until(value: str | None, now: datetime | None = None) -> str:
+    """Returns how long it is until a moment.
+
+    >>> until("2026-01-01T01:30:00+00:00", datetime(2026, 1, 1, tzinfo=UTC)), until(None)
+    ('in 1h 30m', '')
+    """
+    if value is None:
+        return ""
+    left = parse_timestamp(value) - (now or datetime.now(UTC))
+    return f"in {span(max(0.0, left.total_seconds()))}"
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns numbers as a line of little bars.
+
+    >>> sparkline([0, 1, 2, 7]), sparkline([3, 3]), sparkline([])
+    ('▁▂▃█', '██', '')
+    """
+    highest = max(values, default=0)
+    return "".join(BLOCKS[round(value / highest * 7)] if highest else BLOCKS[0] for value in values)
+
+
+def history(done: Sequence[Operation]) -> None:
+    """Print operations, newest first, and how the seconds and rows of each kind went over time."""
+    longest = max((op.seconds for op in done), default=0.0)
+    rows = [
+        (
+            moment(op.started_at),
+            op.view,
+            op.kind,
+            op.state,
+            op.rows_read,
+            op.rows_deleted,
+            op.rows_inserted,
+            f"{op.seconds:7.2f} {'█' * round(12 * op.seconds / longest) if longest else ''}",
+            ", ".join(f"{name} {taken:.2f}" for name, taken in op.phases.items()),
+            op.message or op.strategy or "",
+        )
+        for op in done
+    ]
     table(
         None,
-        (
-            "view",
-            "scenario",
-            "state",
-            "shows (UTC)",
-            "propagated (UTC)",
-            "commits to propagate",
-            "batches to apply",
-            "stale for",
-        ),
+        ("started (UTC)", "view", "operation", "outcome", "rows read", "deleted", "inserted", "seconds", "phases", ""),
         rows,
     )
-    for view in views:
-        if view.get("problem"):
-            say(f"{view['name']}: {view['problem']}")
-        if view.get("failure"):
-            say(f"{view['name']}: {view['failure']}")
-        if view.get("irrelevant_commits"):
-            say(f"{view['name']}: {view['irrelevant_commits']} of the last commits propagated did not matter to it")
-    say(f"Tracked tables: {', '.join(tables) or 'none'}")
+    for (view, kind), oldest_first in _by_kind(done).items():
+        if len(oldest_first) > 1:
+            taken, read = [op.seconds for op in oldest_first], [op.rows_read for op in oldest_first]
+            say(
+                f"{view} {kind}: seconds {sparkline(taken)} up to {max(taken):.2f}, "
+                f"rows {sparkline(read)} up to {max(read)}"
+            )
+
+
+def _by_kind(done: Sequence[Operation]) -> dict[tuple[str | None, str], list[Operation]]:
+    found: dict[tuple[str | None, str], list[Operation]] = {}
+    for op in reversed(done):
+        if op.state == "succeeded":
+            found.setdefault((op.view, op.kind), []).append(op)
+    return found
 
 
 def operations(done: Sequence[Operation]) -> None:
@@ -348,4 +491,20 @@ def step(number: int, scene: Any) -> None:
     _console().print(f"{number}. {scene.title}", style="bold", soft_wrap=True)
     if scene.columns:
         table(None, scene.columns, scene.rows)
+    if scene.bars:
+        say("")
+        bars(scene.bars)
     say("")
+
+
+def bars(values: Sequence[tuple[str, float]], width: int = 60) -> None:
+    """Print a bar for each value, as long as the value is beside the greatest one.
+
+    >>> bars([("write", 0.5), ("refresh", 2.0)], width=8)
+    write    ██ 0.50
+    refresh  ████████ 2.00
+    """
+    longest = max((value for _, value in values), default=0.0) or 1.0
+    names = max((len(name) for name, _ in values), default=0)
+    for name, value in values:
+        say(f"{name:<{names}}  {'█' * round(width * value / longest) or '▏'} {value:.2f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import CronDataIntervalTimetable, DeltaDataIntervalTimetable
@@ -14,15 +14,7 @@ from deferred.config import parse_cadence, parse_duration
 from deferred.errors import ConfigurationError, nearest
 from deferred.maintenance.scenarios import BY_NAME
 from deferred.options import ViewOptions
-
-PRESETS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@quarterly": "0 0 1 */3 *",
-    "@yearly": "0 0 1 1 *",
-}
+from deferred.schedule import PRESETS, last_tick
 
 
 @dataclass(frozen=True)
@@ -37,19 +29,14 @@ class Cadence:
     def last(self, moment: datetime) -> datetime | None:
         """Returns the latest tick up to a moment; None for a timetable whose ticks only Airflow knows.
 
+        >>> from datetime import UTC
         >>> str(cadence("15m").last(datetime(2026, 1, 1, 10, 50, tzinfo=UTC)))
         '2026-01-01 10:45:00+00:00'
         >>> str(cadence("@daily").last(datetime(2026, 1, 1, tzinfo=UTC)))
         '2026-01-01 00:00:00+00:00'
         """
-        if self.every is not None:
-            seconds = moment.timestamp()
-            return datetime.fromtimestamp(seconds - seconds % self.every.total_seconds(), UTC)
-        if self.cron is not None:
-            # croniter looks strictly before; a tick at the moment itself counts.
-            found: datetime = croniter(self.cron, moment + timedelta(microseconds=1)).get_prev(datetime)
-            return found.astimezone(UTC)
-        return None
+        known = self.every or self.cron
+        return None if known is None else last_tick(known, moment)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
+from deferred import terminal
 from deferred.errors import (
     DeferredError,
     LeaseHeldError,
@@ -75,15 +76,15 @@ def explained(log: logging.Logger, waiting_since: datetime, lease_timeout: timed
         yield
     except LeaseHeldError as error:
         if datetime.now(UTC) - waiting_since > lease_timeout:
-            log.error("%s", error)
+            log.error("%s", terminal.explained(error))
             raise AirflowFailException(f"{error} Waited for {lease_timeout}.") from None
         log.info("%s This task runs again in %d seconds.", error, RETRY_AFTER.total_seconds())
         raise AirflowRescheduleException(datetime.now(UTC) + RETRY_AFTER) from None
     except PASSING as error:
-        log.error("%s", error)
+        log.error("%s", terminal.explained(error))
         raise
     except DeferredError as error:
-        log.error("%s", error)
+        log.error("%s", terminal.explained(error))
         raise AirflowFailException(str(error)) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from deferred.algebra.operators.outer_join import ANTI, OuterJoin
@@ -39,6 +39,19 @@ def is_kept(plan: Plan) -> bool:
 def over_everything(plan: Plan) -> Strategy:
     """How a node is maintained of which a change anywhere in its input may touch every row."""
     return OVER_KEPT if is_kept(plan) else RECOMPUTED
+
+
+def over_support_tables(plan: Plan, made: Container[str]) -> Plan:
+    """A plan at s_i in which the nodes whose support tables are made are read from there.
+
+    So the support tables of a view are filled one from the other, each with one look at the base tables above them.
+    """
+    strategy = plan.strategy
+    if isinstance(strategy, Keeping):
+        return strategy.past(plan, None) if strategy.support in made else plan
+    children = [over_support_tables(child, made) for child in plan.children]
+    same = all(new is old for new, old in zip(children, plan.children, strict=True))
+    return plan if same else plan.with_children(children)
 
 
 def looked_up(plan: Plan, keys: Keys | None) -> Plan:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deferred import terminal
 from deferred.cli.common import Json, Limit, ViewName, app, check_moments, opened
+
+if TYPE_CHECKING:
+    from deferred.metadata import TableRecord
 
 
 @app.command()
@@ -77,14 +80,42 @@ def _explain_against(view: str, file: Path, as_json: bool) -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
-    """Show every view, its state, its lag and what is pending. Starts no Spark."""
-    with opened() as warehouse:
-        views = warehouse.status()
-        tables = warehouse.base_tables()
+def status(
+    view: Annotated[
+        str | None, typer.Argument(metavar="[VIEW]", help="One view, with its lineage.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Show every view, its health, how stale it is and what is pending. Starts no Spark."""
+    if watch:
+        if view is not None or as_json:
+            raise typer.BadParameter("--watch shows all views on a terminal; leave out VIEW and --json.")
+        terminal.watch(lambda: _named(*_look()), every)
+        return
+    views, tables = _look()
+    if view is None:
+        terminal.answer({"views": views, "tables": tables}, as_json, lambda: terminal.status(*_named(views, tables)))
+        return
+    from deferred.maintenance import lineage
+
+    reads, read_by = lineage.reads(views, view), lineage.read_by(views, view)
+    found = next(entry for entry in views if entry["name"] == reads.name)
     terminal.answer(
-        {"views": views, "tables": tables}, as_json, lambda: terminal.status(views, [table.name for table in tables])
+        {**found, "lineage": {"reads": reads.to_dict(), "read_by": read_by.to_dict()}},
+        as_json,
+        lambda: terminal.view_status(found, reads, read_by),
     )
+
+
+def _look() -> tuple[list[dict[str, Any]], list[TableRecord]]:
+    with opened() as warehouse:
+        return warehouse.status(), warehouse.base_tables()
+
+
+def _named(views: list[dict[str, Any]], tables: list[TableRecord]) -> tuple[list[dict[str, Any]], list[str]]:
+    return views, [table.name for table in tables]
 
 
 @app.command()
@@ -96,4 +127,4 @@ def history(
     """Show the last operations, newest first. Starts no Spark."""
     with opened() as warehouse:
         found = warehouse.history(view, limit)
-    terminal.answer({"operations": found}, as_json, lambda: terminal.operations(found))
+    terminal.answer({"operations": found}, as_json, lambda: terminal.history(found))

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 from deferred.algebra.nested import extends
 from deferred.errors import StorageError
+from deferred.log import object_store
+from deferred.log.storage import files_of
 from deferred.spark.engine import read_mark
 from deferred.sql.dialect import quoted
 
@@ -80,12 +82,11 @@ class DeltaLog:
     """The log of the Delta table at a location, up to the version that was the newest when it was opened."""
 
     def __init__(self, location: str) -> None:
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         self.location = location
         try:
-            self._table = DeltaTable(location)
+            self._table = _opened(location)
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(
                 f"{location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if its "
@@ -192,11 +193,10 @@ class DeltaLog:
 
     def missing_at(self, version: int) -> str | None:
         """A file that the table's rows at a version are in and that no longer exists, None if all are there."""
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            table = DeltaTable(self.location, version=version)
+            table = _opened(self.location, version)
         except (DeltaError, ValueError):  # the log does not reach back so far, if something of it is gone
             return self.absent([commit_file(number) for number in range(version, -1, -1)])
         return self.absent(self._paths(table))
@@ -215,11 +215,7 @@ class DeltaLog:
 
     @cached_property
     def _files(self) -> FileSystem:
-        """The files of the table, through the object store of delta-rs and its credentials."""
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
-
-        return PyFileSystem(DeltaStorageHandler(self.location))
+        return files_of(self.location)
 
     def rows(self, partition: str, values: Sequence[str], most: int) -> pa.Table | None:
         """The rows of some partitions, None where there are more than `most` or delta-rs cannot read the table."""
@@ -282,18 +278,15 @@ class DeltaLog:
     def files_at(self, version: int) -> list[dict[str, Any]]:
         """The files of the table at a version with their statistics; none where delta-rs cannot tell."""
         import pyarrow as pa
-        from deltalake import DeltaTable
 
         try:
-            table = DeltaTable(self.location, version=version)
+            table = _opened(self.location, version)
             return list(pa.table(table.get_add_actions(flatten=True)).to_pylist())
         except Exception:  # a version that was cleaned up, or a feature that delta-rs does not know
             return []
 
     def _shape_at(self, version: int) -> Shape:
-        from deltalake import DeltaTable
-
-        return _shape(_metadata_of(DeltaTable(self.location, version=version)))
+        return _shape(_metadata_of(_opened(self.location, version)))
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing."""
@@ -301,6 +294,12 @@ class DeltaLog:
             return int(self._table.count())
         except Exception:
             return None
+
+
+def _opened(location: str, version: int | None = None) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(location, version=version, storage_options=object_store.options(location))
 
 
 def _metadata_of(table: DeltaTable) -> dict[str, Any]:
@@ -326,7 +325,7 @@ def is_delta(location: str) -> bool:
     from deltalake import DeltaTable
 
     try:
-        return bool(DeltaTable.is_deltatable(location))
+        return bool(DeltaTable.is_deltatable(location, object_store.options(location)))
     except Exception:
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,11 +87,28 @@ class Definition:
         )
 
 
-def define(context: Context, sql: str, strict: bool) -> Definition:
-    """Bind a new view against the tables as they are now.
+class _AsksSpark(Exception):
+    """Binding goes on only with an answer from Spark."""
+
+
+def refuse_early(context: Context, sql: str, strict: bool) -> None:
+    """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        raise _AsksSpark
+
+    with suppress(_AsksSpark):
+        define(context, sql, strict, Types(ask))
+
+
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
+    """Bind a new view against the tables as they are now; Spark says which types its expressions have.
+
+    `maintain` is the view's option of that name: what is kept beside the view.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
+    types = types or Types(context.engine.columns)
     schemas: dict[str, Columns] = {}
     records: dict[str, TableRecord] = {}
     names: dict[str, str] = {}
@@ -103,9 +121,8 @@ def define(context: Context, sql: str, strict: bool) -> Definition:
             schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
         return record.name, schemas[record.name]
 
-    types = Types(context.engine.columns)
     try:
-        bound = bind(sql, catalog, types)
+        bound = bind(sql, catalog, types, maintain)
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -165,7 +182,7 @@ def load(context: Context, view: ViewRecord) -> Definition:
         return name, schemas[name]
 
     types = Types(context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 
@@ -197,9 +214,15 @@ class Pinned:
         return delta_table(support_path(self.location, name), self.supports[name])
 
 
-def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
-    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
+def rows_at(
+    definition: Definition, plan: Plan, cut: Cut, location: str = "", supports: Mapping[str, int] | None = None
+) -> exp.Query:
+    """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there.
+
+    `supports` are the versions of support tables that hold that cut, if the plan reads any, in a folder of the view.
+    """
+    steps = dict(definition.results)
+    leaves = Pinned(definition, cut.versions, steps=steps, location=location, supports=supports or {})
     return Renderer(leaves, small_changes=False).query(plan)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
-from deferred import failpoints
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.log.delta_log import readable
+from deferred.log.storage import Storage
 from deferred.log.tracking import trusted_again
 from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, differential_path, mv_path
 from deferred.metadata import ViewRecord
@@ -44,12 +42,5 @@ def mend(context: Context, view: ViewRecord) -> None:
 
 
 def remove_folder(location: str) -> None:
-    """Remove a folder of the warehouse, on a local disk or wherever Arrow's file systems reach."""
-    failpoints.reached("removal of a folder")
-    if "://" not in location:
-        shutil.rmtree(location, ignore_errors=True)
-        return
-    from pyarrow import fs
-
-    system, path = fs.FileSystem.from_uri(location)
-    system.delete_dir(path)
+    """Remove a folder of the warehouse, on a local disk or in an object store."""
+    Storage(location).remove()

@@ -12,13 +12,14 @@ from typing import Any
 
 from deferred.errors import DeferredError, redacted
 from deferred.log.context import Context, is_dead
+from deferred.maintenance.showing import Result
 from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Operation:
+class Operation(Result):
     """What an operation did: from which cut to which, how many rows it read and wrote, how long each phase took."""
 
     id: str

@@ -3,71 +3,187 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
+from deferred.config import parse_duration
 from deferred.errors import DeferredError
 from deferred.log import ledger
+from deferred.log.catalog import Catalog
 from deferred.log.context import Context
-from deferred.log.sources import source_of
+from deferred.log.sources import Source, source_of
+from deferred.log.storage import Storage
 from deferred.log.undo import explained, stuck
-from deferred.maintenance.base_logs import base_tables, synced_tables
+from deferred.maintenance.base_logs import synced_tables
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import mv_path
-from deferred.metadata import ViewRecord, utc_now
+from deferred.metadata import Cut, OperationRecord, TableRecord, TransactionRecord, ViewRecord, utc_now
+from deferred.schedule import last_tick, next_tick
+
+Health = Literal["fresh", "stale", "late", "failing", "broken"]
+"""stale: not up to date, as is to be expected between refreshes; late: more so than its options allow."""
 
 
 def status(context: Context) -> list[dict[str, Any]]:
     """One entry per view. Reads Delta's logs through delta-rs, so it takes milliseconds and starts no JVM."""
-    newest = {table.id: _newest(context, table.id) for table in context.metadata.tables.all()}
-    return [_view(context, view, newest) for view in context.metadata.views.all()]
+    return _Observation(context).views()
 
 
-def _view(context: Context, view: ViewRecord, newest: dict[int, int | None]) -> dict[str, Any]:
-    propagated = view.propagated.versions if view.propagated else {}
-    commits = {
-        context.metadata.tables.by_id(t).name: latest - propagated.get(t, 0)
-        for t in view.depends_on
-        if (latest := newest.get(t)) is not None
-    }
-    behind = sum(n for n in commits.values() if n > 0)
-    now = utc_now()
-    return {
-        "name": view.name,
-        "scenario": view.options.scenario,
-        "refresh_policy": view.options.refresh_policy,
-        "state": view.state,
-        "problem": view.problem or " ".join(map(explained, stuck(context, base_tables(context, view)))) or None,
-        "failure": _failure(context, view),
-        "reads": [table.name for table in base_tables(context, view)],
-        "shown": view.shown.timestamp.isoformat() if view.shown else None,
-        "propagated": view.propagated.timestamp.isoformat() if view.propagated else None,
-        "pending_commits": behind,
-        "pending_batches": view.propagated_batch - view.applied_batch,
-        **_irrelevant(context, view),
-        "fresh": behind == 0 and view.propagated_batch == view.applied_batch,
-        "lag_seconds": round((now - view.shown.timestamp).total_seconds(), 3) if view.shown else None,
-        "propagate_every": view.options.propagate_every,
-        "refresh_every": view.options.refresh_every,
-        "policy": view.options.policy,
-        "location": mv_path(view.location),
-    }
+class _Observation:
+    """The warehouse at one moment: each table's log is opened once, each kind of record read once, for all views."""
+
+    def __init__(self, context: Context) -> None:
+        self.now = utc_now()
+        self._views = context.metadata.views.all()
+        self._tables = {table.id: table for table in context.metadata.tables.all()}
+        self._sources = {table.id: source_of(context, table) for table in self._tables.values()}
+        self._operations = context.metadata.operations.latest()
+        self._stuck = stuck(context, list(self._tables.values()))
+        self._unseen: dict[tuple[int, int], Unseen] = {}
+
+    def views(self) -> list[dict[str, Any]]:
+        """Returns what there is to say of every view, by name."""
+        return [self._view(view) for view in self._views]
+
+    def _view(self, view: ViewRecord) -> dict[str, Any]:
+        operations = self._operations.get(view.name, [])
+        reads = [self._tables[t] for t in view.depends_on]
+        pending, unseen = self._since(view, view.propagated), self._since(view, view.shown)
+        fresh = unseen.commits == 0 and view.propagated_batch == view.applied_batch
+        problem = view.problem or " ".join(explained(t) for t in self._stuck if _concerns(t, reads)) or None
+        failure = _failure(operations)
+        lag = None if view.shown is None else round((self.now - view.shown.timestamp).total_seconds(), 3)
+        stale = 0.0 if fresh else lag if unseen.since is None else _seconds(self.now - unseen.since)
+        return {
+            "name": view.name,
+            "scenario": view.options.scenario,
+            "refresh_policy": view.options.refresh_policy,
+            "state": view.state,
+            "health": _health(view, failure, fresh, stale, self.now),
+            "problem": problem,
+            "failure": failure,
+            "reads": [table.name for table in reads],
+            "shown": view.shown.timestamp.isoformat() if view.shown else None,
+            "propagated": view.propagated.timestamp.isoformat() if view.propagated else None,
+            "stale_seconds": stale,
+            "unseen_commits": unseen.commits,
+            "unseen_rows": unseen.rows,
+            "pending_commits": pending.commits,
+            "pending_batches": view.propagated_batch - view.applied_batch,
+            **_irrelevant(operations),
+            "fresh": fresh,
+            "lag_seconds": lag,
+            "next_due": _next_due(view, self.now),
+            "downtime_seconds": _downtime(operations),
+            "propagate_every": view.options.propagate_every,
+            "refresh_every": view.options.refresh_every,
+            "target_lag": view.options.target_lag,
+            "policy": view.options.policy,
+            "location": mv_path(view.location),
+        }
+
+    def _since(self, view: ViewRecord, cut: Cut | None) -> Unseen:
+        """What was committed to the tables of a view after a cut."""
+        versions = cut.versions if cut else {}
+        return sum((self._table_since(table, versions.get(table, 0)) for table in view.depends_on), start=NOTHING)
+
+    def _table_since(self, table: int, after: int) -> Unseen:
+        known = self._unseen.get((table, after))
+        if known is None:
+            known = self._unseen[table, after] = _unseen(self._sources[table], after)
+        return known
 
 
-def _irrelevant(context: Context, view: ViewRecord) -> dict[str, int | None]:
+@dataclass(frozen=True)
+class Unseen:
+    """Commits that a view does not show: their number, about how many rows they changed, the time of the first."""
+
+    commits: int
+    rows: int | None
+    """None where it is not known without reading them."""
+    since: datetime | None
+
+    def __add__(self, other: Unseen) -> Unseen:
+        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
+        times = [time for time in (self.since, other.since) if time is not None]
+        return Unseen(self.commits + other.commits, rows, min(times, default=None))
+
+
+NOTHING = Unseen(0, 0, None)
+
+
+def _unseen(source: Source, after: int) -> Unseen:
+    """The commits of a table after a version; none where the table cannot be read."""
+    try:
+        upto = source.version
+        if upto <= after:
+            return NOTHING
+        commits = [commit for commit in source.log.commits(after) if commit.version <= upto]
+        since = commits[0].timestamp if commits and commits[0].version == after + 1 else None
+        return Unseen(upto - after, source.changed_rows(after, upto), since)
+    except (DeferredError, OSError):
+        return NOTHING
+
+
+def _concerns(transaction: TransactionRecord, tables: Sequence[TableRecord]) -> bool:
+    return bool({table.name for table in tables} & {statement["table"] for statement in transaction.statements})
+
+
+def _irrelevant(operations: Sequence[OperationRecord]) -> dict[str, int | None]:
     """What did not matter to a view of the commits that were last propagated."""
-    recent = context.metadata.operations.recent(view.name, limit=10)
-    details = next((op.details for op in recent if "relevance" in op.seconds), {})
+    details = next((op.details for op in operations if "relevance" in op.seconds), {})
     return {f"irrelevant_{of}": details.get(f"{of}_irrelevant", 0) for of in ("commits", "rows")}
 
 
-def _failure(context: Context, view: ViewRecord) -> str | None:
+def _failure(operations: Sequence[OperationRecord]) -> str | None:
     """How the last operation on a view failed, None if it did not."""
-    last = next(iter(context.metadata.operations.recent(view.name, limit=1)), None)
+    last = next(iter(operations), None)
     if last is None or last.state != "failed":
         return None
     return f"{last.kind} failed at {last.started_at:%Y-%m-%d %H:%M:%S} UTC: {last.error}"
+
+
+def _downtime(operations: Sequence[OperationRecord]) -> float | None:
+    """The seconds of the last commit to MV: in the paper's words, for how long readers would have had to wait."""
+    applied = (op.seconds["apply"] for op in operations if op.state == "succeeded" and "apply" in op.seconds)
+    return next(applied, None)
+
+
+def _next_due(view: ViewRecord, now: datetime) -> str | None:
+    """When the view is next to be propagated or refreshed, by its options."""
+    every = [view.options.propagate_every, view.options.refresh_every]
+    ticks = [tick for cadence in every if cadence and (tick := next_tick(cadence, now)) is not None]
+    return min(ticks).isoformat() if ticks else None
+
+
+def _health(view: ViewRecord, failure: str | None, fresh: bool, stale: float | None, now: datetime) -> Health:
+    """In one word: what is worst about a view."""
+    if view.state != "active":
+        return "broken"
+    if failure is not None:
+        return "failing"
+    if fresh:
+        return "fresh"
+    return "late" if _is_late(view, stale, now) else "stale"
+
+
+def _is_late(view: ViewRecord, stale: float | None, now: datetime) -> bool:
+    """Whether a stale view is older than its target_lag, or has missed a whole period of refresh_every."""
+    options = view.options
+    if options.target_lag and stale is not None:
+        return stale > parse_duration(options.target_lag).total_seconds()
+    if not options.refresh_every or view.shown is None:
+        return False
+    last = last_tick(options.refresh_every, now)
+    missed = None if last is None else last_tick(options.refresh_every, last - timedelta(microseconds=1))
+    return missed is not None and view.shown.timestamp < missed
+
+
+def _seconds(span: timedelta) -> float:
+    return round(max(0.0, span.total_seconds()), 3)
 
 
 def is_fresh(context: Context, view: ViewRecord, moment: datetime) -> bool:
@@ -86,34 +202,28 @@ def is_fresh(context: Context, view: ViewRecord, moment: datetime) -> bool:
     return moment <= utc_now() and all(view.shown.versions.get(t, -1) >= version for t, version in held.items())
 
 
-def _newest(context: Context, table_id: int) -> int | None:
-    """The newest version of a table whose changes are known, None where the table cannot be read."""
-    try:
-        return source_of(context, context.metadata.tables.by_id(table_id)).version
-    except DeferredError:
-        return None
-
-
 def gc(context: Context, retain: timedelta) -> dict[str, int]:
     """Remove what is older than `retain` and what nothing needs any more; returns how many of each kind.
 
     These are rows staged by finished transactions, folders that belong to no view or log, records of operations and
     transactions, and ledger entries before every cut of a view. Batches that MV shows are removed by propagate itself.
+    What the catalog names is kept, although the database may not know it: that may be an old one, see `recover`.
     """
     before = utc_now() - retain
+    catalog = Catalog(context.root)
+    catalog.complete([*context.metadata.tables.all(), *context.metadata.views.all()])
     pending = {record.id for record in context.metadata.transactions.pending()}
     removed = {"staged": 0, "folders": 0}
     for kind, keep in (
         ("transactions", pending),
-        ("views", {os.path.basename(v.location) for v in context.metadata.views.all()}),
-        ("copies", {os.path.basename(os.path.dirname(t.location)) for t in context.metadata.tables.all()}),
-        ("logs", {os.path.basename(t.log_location) for t in context.metadata.tables.all() if t.log_location}),
+        ("views", {os.path.basename(v.location) for v in catalog.views()}),
+        ("copies", {os.path.basename(os.path.dirname(t.location)) for t in catalog.tables()}),
+        ("logs", {os.path.basename(t.log_location) for t in catalog.tables() if t.log_location}),
     ):
         folder = context.folder(kind)
-        for name in os.listdir(folder) if os.path.isdir(folder) else []:
-            path = os.path.join(folder, name)
-            if name not in keep and os.path.getmtime(path) < before.timestamp():
-                remove_folder(path)
+        for name, changed in Storage(folder).folders().items():
+            if name not in keep and changed < before:
+                remove_folder(f"{folder}/{name}")
                 removed["staged" if kind == "transactions" else "folders"] += 1
     removed["folders"] += sum(_remove_generations(view, before) for view in context.metadata.views.all())
     removed["operations"] = context.metadata.operations.prune(before)
@@ -134,16 +244,15 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
 def _remove_generations(view: ViewRecord, before: datetime) -> int:
     """Remove what an interrupted alteration of a view has left in its folder: tables of no definition that it has."""
     kept = view.definition
-    if not os.path.isdir(view.location) or not (kept.generation or kept.alteration):
+    if not (kept.generation or kept.alteration):
         return 0
     coming = str((kept.alteration or {}).get("definition", {}).get("generation", ""))
     own = {"mv", kept.generation or "differential", coming}
-    left = [
-        os.path.join(view.location, name)
-        for name in os.listdir(view.location)
-        if name not in own and (kept.generation or not name.startswith("support"))
+    old = [
+        f"{view.location}/{name}"
+        for name, changed in Storage(view.location).folders().items()
+        if name not in own and (kept.generation or not name.startswith("support")) and changed < before
     ]
-    old = [path for path in left if os.path.getmtime(path) < before.timestamp()]
     for path in old:
         remove_folder(path)
     return len(old)

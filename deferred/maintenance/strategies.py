@@ -125,7 +125,7 @@ class Incremental(Strategy):
         most_gone = _most_gone(view, program)
         ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, types, changed, expected, most_gone))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
+        advance = partial(support.advance, job.context, view, ran.moves(program), renderer, job.logs.total)
         return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
 
 
@@ -212,6 +212,8 @@ def choose(
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:

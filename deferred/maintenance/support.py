@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -33,8 +33,9 @@ from deferred.algebra.bags import (
     select,
     union_all,
 )
+from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program
+from deferred.algebra.program import Upkeep
 from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
@@ -69,21 +70,20 @@ class Supports:
 
 def create(context: Context, definition: Definition, location: str, cut: Cut, known: Mapping[str, Plan]) -> None:
     """Create and fill the support tables of a new view; `known` are plans for the rows of some of them."""
-    if definition.bound is None:
-        return
-    for name, plan in {**support_tables(definition.plan), **known}.items():
+    filling = _Filling(definition, location, cut)
+    for name, plan in filling.tables:
         path = support_path(location, name)
         bags.create(context.engine, path, _columns(definition, plan))
-        rows = _filling(definition, name, plan, cut, 0)
+        rows = filling.rows(name, known.get(name, plan), 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
         context.engine.commit(insert_into(delta_table(path), _names(plan.columns), rows), mark)
+        filling.made[name] = DeltaLog(path).version
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
     """Recompute the support tables at a cut, after a recomputation of the view."""
-    if definition.bound is None:
-        return
-    for name, plan in support_tables(definition.plan).items():
+    filling = _Filling(definition, view.workings, cut)
+    for name, plan in filling.tables:
         path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
@@ -92,15 +92,33 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = _filling(definition, name, plan, cut, batch)
+        rows = filling.rows(name, plan, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
+        filling.made[name] = DeltaLog(path).version
 
 
-def _filling(definition: Definition, name: str, plan: Plan, cut: Cut, batch: int) -> exp.Query:
-    """All rows of a support table, in their order where they are looked up again and again."""
-    rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
-    _, strategy = kept_nodes(definition.plan)[name]
-    return _sorted(rows, plan.columns) if strategy.in_order else rows
+@dataclass(frozen=True)
+class _Filling:
+    """The support tables of a view at a cut, those first that others can be filled from."""
+
+    definition: Definition
+    location: str
+    cut: Cut
+    made: dict[str, int] = field(default_factory=dict)
+    """The tables that are filled, with the versions to read."""
+
+    @property
+    def tables(self) -> list[tuple[str, Plan]]:
+        found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
+        return list(found.items())[::-1]
+
+    def rows(self, name: str, contents: Plan, batch: int) -> exp.Query:
+        """All rows of a support table, in their order where they are looked up again and again."""
+        plan = over_support_tables(contents, self.made)
+        rows = rows_at(self.definition, plan, self.cut, self.location, self.made)
+        all_rows = appended(rows, contents.columns, (), None, batch)
+        _, strategy = kept_nodes(self.definition.plan)[name]
+        return _sorted(all_rows, contents.columns) if strategy.in_order else all_rows
 
 
 def _sorted(rows: exp.Query, names: Sequence[str]) -> exp.Query:
@@ -208,7 +226,7 @@ def _moves(log: DeltaLog, propagated: int) -> _Moves:
 def advance(
     context: Context,
     view: ViewRecord,
-    program: Program,
+    moves: Mapping[str, Upkeep],
     renderer: PropagateRenderer,
     expected: int,
     operation: str,
@@ -218,7 +236,7 @@ def advance(
 
     `expected` is about how many rows change in one of them.
     """
-    for name, upkeep in program.supports.items():
+    for name, upkeep in moves.items():
         rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
         gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
         new = appended(rows, names, upkeep.keys, gone, batch)

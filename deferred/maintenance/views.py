@@ -71,7 +71,7 @@ def prepared(
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
     strict = options.refresh_policy == "incremental_strict"
-    definition = definitions.define(context, sql, strict)
+    definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
     sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]
@@ -86,6 +86,8 @@ def prepared(
 
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
     """A view that means what its text means in the user's session as it is now."""
+    if not context.engine.started:
+        definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
     settings = context.engine.settings()
     with context.engine.meaning(settings):
         return _compute(context, name, sql, options, settings)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 
 from deferred.errors import UnknownObjectError
 from deferred.metadata.database import Database
@@ -69,6 +69,11 @@ class OperationStore:
                 raise _no_id(operation_id)
             return row.record()
 
+    def has(self, operation_id: str) -> bool:
+        """Whether the operation is known."""
+        with self._database.read() as session:
+            return session.get(OperationRow, operation_id) is not None
+
     def recent(self, view_name: str | None = None, limit: int = 50) -> list[OperationRecord]:
         """Returns the newest operations first, of all views or of one."""
         statement = select(OperationRow).order_by(OperationRow.started_at.desc(), OperationRow.id.desc()).limit(limit)
@@ -76,6 +81,20 @@ class OperationStore:
             statement = statement.where(OperationRow.view_key == name_key(view_name))
         with self._database.read() as session:
             return [row.record() for row in session.scalars(statement)]
+
+    def latest(self, each: int = 10) -> dict[str, list[OperationRecord]]:
+        """Returns the newest operations of every view, newest first, by the view's name: one query for all views."""
+        newest = (OperationRow.started_at.desc(), OperationRow.id.desc())
+        place = func.row_number().over(partition_by=OperationRow.view_key, order_by=newest)
+        ranked = select(OperationRow.id, place.label("place")).where(OperationRow.view_key.is_not(None)).subquery()
+        statement = (
+            select(OperationRow).join(ranked, ranked.c.id == OperationRow.id).where(ranked.c.place <= each)
+        ).order_by(*newest)
+        found: dict[str, list[OperationRecord]] = {}
+        with self._database.read() as session:
+            for row in session.scalars(statement):
+                found.setdefault(str(row.view), []).append(row.record())
+        return found
 
     def prune(self, before: datetime) -> int:
         """Remove the finished operations that began before a moment; returns how many there were."""

@@ -18,7 +18,7 @@ from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
 from deferred.algebra.types import compared_exactly, has_no_order
-from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
+from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
 from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
@@ -65,13 +65,13 @@ class Relation:
     scope: Scope
 
 
-def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
-    """Returns the plan of a view's query."""
+def bind(sql: str, catalog: Catalog, types: Types, maintain: str = "auto") -> Bound:
+    """Returns the plan of a view's query, with the support tables that the option `maintain` asks for."""
     with shallow():
-        return _bind(sql, catalog, types)
+        return _bind(sql, catalog, types, maintain)
 
 
-def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
+def _bind(sql: str, catalog: Catalog, types: Types, maintain: str) -> Bound:
     binder = Binder(catalog, types)
     query = parse_query(sql)
     refuse_what_varies(query)
@@ -86,8 +86,9 @@ def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
             "GROUP BY nor inside an aggregate. Add the column to GROUP BY, or aggregate it."
         )
     plan = transformed(plan, lambda node: from_clause.hide_inexact_equalities(node, binder.column_types))
-    plan, column_types = with_support_tables(prune(plan), types, binder.column_types)
-    return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes), tuple(binder.choices))
+    made = with_support_tables(prune(plan), types, binder.column_types, maintain)
+    notes = (*binder.notes, *made.notes)
+    return Bound(made.plan, names, made.column_types, tuple(binder.tables), notes, tuple(binder.choices))
 
 
 class Binder:
@@ -120,7 +121,7 @@ class Binder:
             return self.values(node)
         if isinstance(node, exp.Table):
             return from_clause.table(self, node, ctes)
-        raise UnsupportedSQLError(f"A view may not contain {node.key.upper()}: {text(node)[:80]}.")
+        raise UnsupportedSQLError(f"A view may not contain {node.key.upper()}: {text(node)[:80]}.", at=node)
 
     def with_ctes(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> Mapping[str, Relation]:
         """Returns the common table expressions in scope. Each is bound once, however often it is used."""
@@ -200,7 +201,7 @@ class Binder:
     ) -> tuple[Relation, list[exp.Ordered]]:
         """SELECT DISTINCT; ORDER BY then reads the result's columns alone."""
         if node.args["distinct"].args.get("on"):
-            raise UnsupportedSQLError("SELECT DISTINCT ON is not supported in a view.")
+            raise UnsupportedSQLError("SELECT DISTINCT ON is not supported in a view.", at=node.args["distinct"])
         once = Relation(Distinct(pick(result.plan, [f.id for f in result.scope.fields])), result.scope)
         plan, ordered = ordering.over_outputs(self, once, order, items)
         return Relation(plan, result.scope), ordered
@@ -214,7 +215,8 @@ class Binder:
             return Relation(pick(result.plan, [f.id for f in result.scope.fields]), result.scope)
         if not ordered:
             raise NondeterministicSQLError(
-                "LIMIT without ORDER BY takes any rows, so a recomputation may give other rows. Add ORDER BY."
+                "LIMIT without ORDER BY takes any rows, so a recomputation may give other rows. Add ORDER BY.",
+                at=node.args.get("limit") or node.args["offset"],
             )
         self.choices["OFFSET" if limit is None else "LIMIT"] = None
         plan: Plan = Limit(result.plan, tuple(ordered), limit, offset or 0)
@@ -268,7 +270,8 @@ class Binder:
         if len(asked.values) != len(theirs):
             raise InvalidSQLError(
                 f"{len(asked.values)} values are compared with a subquery of {len(theirs)} columns: "
-                f"{text(asked.query)[:80]}."
+                f"{text(asked.query)[:80]}.",
+                at=asked.query,
             )
         values = [lifted(self.scalar(e, scope, clause, aliases)) for e in asked.values]
         plan = self.with_subqueries(plan)
@@ -302,7 +305,9 @@ class Binder:
         elif (asked := quantified(node)) is not None:
             relation = self.inner_query(asked.query, scope)
             if len(asked.values) != 1 or len(relation.scope.visible) != 1:
-                raise UnsupportedSQLError(f"Only one column can be compared with a subquery here: {text(node)[:80]}.")
+                raise UnsupportedSQLError(
+                    f"Only one column can be compared with a subquery here: {text(node)[:80]}.", at=node
+                )
             value, theirs = self.scalar(asked.values[0], scope, "IN"), relation.scope.visible[0].id
             if asked.operator is exp.EQ and not asked.every and not free(relation.plan):
                 values = pick(relation.plan, [theirs])
@@ -315,7 +320,7 @@ class Binder:
             fields = relation.scope.visible
             if len(fields) != 1:
                 raise InvalidSQLError(
-                    f"A subquery used as a value must have one column, not {len(fields)}: {text(node)[:80]}."
+                    f"A subquery used as a value must have one column, not {len(fields)}: {text(node)[:80]}.", at=node
                 )
             plan = pick(relation.plan, [fields[0].id])
             if not plan.one_row:
@@ -376,7 +381,8 @@ class Binder:
         what = type(node).__name__.upper()
         if len(fields) != len(others):
             raise InvalidSQLError(
-                f"{what} combines queries with {len(fields)} and {len(others)} columns; they must have the same number."
+                f"{what} combines queries with {len(fields)} and {len(others)} columns; they must have equally many.",
+                at=node.expression,
             )
         common = [
             self.types.common(self.column_types[a.id], self.column_types[b.id])
@@ -406,7 +412,7 @@ class Binder:
         rows = tuple(tuple(self.scalar(e, Scope(()), "VALUES") for e in row) for row in tuples)
         width = len(rows[0])
         if any(len(row) != width for row in rows):
-            raise InvalidSQLError("The rows of VALUES have different numbers of columns.")
+            raise InvalidSQLError("The rows of VALUES have different numbers of columns.", at=node)
         types = []
         for position in range(width):
             found = [self.types.of([row[position]], self.column_types)[0] for row in rows]
@@ -438,13 +444,14 @@ class Binder:
     def star(self, star: exp.Star, item: exp.Expr, scope: Scope) -> list[tuple[str, exp.Expr]]:
         for modifier in ("replace", "rename", "ilike"):
             if star.args.get(modifier):
-                raise UnsupportedSQLError(f"* {modifier.upper()} is not supported in a view.")
+                raise UnsupportedSQLError(f"* {modifier.upper()} is not supported in a view.", at=star)
         qualifier = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
-        fields = scope.star(qualifier)
+        with located(item):
+            fields = scope.star(qualifier)
         dropped = {e.name.casefold() for e in star.args.get("except_") or []}
         known = {f.name.casefold() for f in fields}
         for name in dropped - known:
-            raise UnknownObjectError(f"* EXCEPT ({name}): no such column.")
+            raise UnknownObjectError(f"* EXCEPT ({name}): no such column.", at=item)
         return [(f.name, column(f.id)) for f in fields if f.name.casefold() not in dropped]
 
     def resolve_items(self, items: Sequence[tuple[str, exp.Expr]], scope: Scope) -> list[Scalar]:
@@ -479,7 +486,9 @@ class Binder:
         def replace_column(part: Scalar) -> Scalar | None:
             if isinstance(part, (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)) or quantified(part):
                 if clause not in ("SELECT", "WHERE", "HAVING", "ON"):
-                    raise UnsupportedSQLError(f"A subquery in {clause} is not supported in a view: {text(part)[:80]}.")
+                    raise UnsupportedSQLError(
+                        f"A subquery in {clause} is not supported in a view: {text(part)[:80]}.", at=part
+                    )
                 selected = clause == "SELECT" and isinstance(part, exp.In)
                 return self.subquery_value(part, scope, MEMBER_SELECTED if selected else MEMBER)
             if clause == "SELECT" and isinstance(part, exp.Not):
@@ -510,7 +519,8 @@ class Binder:
             if user_defined and not self.types.deterministic(call, self.column_types):
                 raise NondeterministicSQLError(
                     f"The function {call.this} is declared nondeterministic: a recomputation may give another result, "
-                    f"so a view may not contain it. If it is deterministic, declare it so."
+                    f"so a view may not contain it. If it is deterministic, declare it so.",
+                    at=call,
                 )
 
     def new_column(self, type_: str) -> str:
@@ -559,7 +569,7 @@ def _number(node: exp.Expr, clause: str) -> int | None:
         return None
     value = found.expression
     if not isinstance(value, exp.Literal) or not value.is_int:
-        raise UnsupportedSQLError(f"{clause.upper()} must be a plain number in a view, not {text(value)}.")
+        raise UnsupportedSQLError(f"{clause.upper()} must be a plain number in a view, not {text(value)}.", at=value)
     return int(value.this)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp, parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from deferred.errors import InvalidSQLError
+from deferred.errors import InvalidSQLError, Place
 from deferred.sql.outside import refuse_outside
 
 
@@ -177,13 +177,41 @@ def parse_statement(sql: str, verbatim: bool = False) -> exp.Expr:
             statements = [s for s in parse(sql if verbatim else quotes_escaped(sql), dialect=ViewSQL) if s is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
-        where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
+        place = _marked(sql, first)
+        where = f" at line {place.line}, column {place.column}" if place else ""
         near = f", near {first['highlight']!r}" if first.get("highlight") else ""
-        what = str(first.get("description") or error).rstrip(". ")
-        raise InvalidSQLError(f"The SQL does not parse{where}{near}: {what}.") from None
+        what = _plainly(str(first.get("description") or error))
+        raise InvalidSQLError(f"The SQL does not parse{where}{near}: {what}.", at=place) from None
     if len(statements) != 1:
         raise InvalidSQLError(f"Exactly one SQL statement is expected, {len(statements)} were given.")
-    return _with_subqueries(_with_units(statements[0]))
+    return _with_subqueries(_with_units(_with_text(statements[0], sql)))
+
+
+def _plainly(description: str) -> str:
+    """The parser's reason without the names of its own classes.
+
+    >>> _plainly("Required keyword: 'expression' missing for <class 'EQ'>"), _plainly("Expected ) but got <Token x>.")
+    ('an operand is missing here', 'Expected )')
+    """
+    if description.startswith("Required keyword"):
+        return "an operand is missing here"
+    return description.partition(" but got <")[0].rstrip(". ")
+
+
+def _marked(sql: str, error: Mapping[str, Any]) -> Place | None:
+    """The place of a syntax error; `col` is that of the last character of what is highlighted."""
+    highlighted = str(error.get("highlight") or "")
+    if not error.get("line") or not highlighted:
+        return None
+    return Place.at(sql, error["line"], error["col"] - len(highlighted), error["col"] - 1)
+
+
+def _with_text(statement: exp.Expr, sql: str) -> exp.Expr:
+    """Every node that has a position in the text also knows the text, so that an error can show it."""
+    for node in statement.walk():
+        if "start" in node.meta:
+            node.meta["sql"] = sql
+    return statement
 
 
 def _with_units(statement: exp.Expr) -> exp.Expr:

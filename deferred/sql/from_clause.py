@@ -13,7 +13,7 @@ from deferred.algebra.operators.join import product_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns
 from deferred.algebra.types import compared_exactly
-from deferred.errors import UnknownObjectError, UnsupportedSQLError
+from deferred.errors import UnknownObjectError, UnsupportedSQLError, located
 from deferred.sql import generators, pivoting, subquery
 from deferred.sql.dialect import text
 from deferred.sql.refusing import refuse_arguments
@@ -58,7 +58,7 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
     elif isinstance(node, exp.Values):
         result = binder.values(node)
     else:
-        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}.")
+        raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}.", at=node)
     for pivot in node.args.get("pivots") or []:
         result = pivoting.pivoted(binder, result, pivot, ctes)
     for join in node.args.get("joins") or []:
@@ -83,7 +83,8 @@ def table(binder: Binder, node: exp.Table, ctes: Mapping[str, Relation]) -> Rela
         renamed = tuple((binder.new_column(binder.column_types[f.id]), column(f.id)) for f in fields)
         scope = Scope(tuple(replace(f, id=i, qualifier=path) for f, (i, _) in zip(fields, renamed, strict=True)))
         return Relation(Project(cte.plan, renamed), aliased(scope, node.args.get("alias")))
-    name, schema = binder.catalog(path)
+    with located(node):
+        name, schema = binder.catalog(path)
     binder.tables[name] = None
     ids = tuple(binder.new_column(type_) for _, type_ in schema)
     scope = Scope(tuple(Field(n, i, path) for (n, _), i in zip(schema, ids, strict=True)))
@@ -108,7 +109,7 @@ def joined(binder: Binder, left: Relation, join: exp.Join, ctes: Mapping[str, Re
         or method not in ("", "NATURAL")
     ):
         what = " ".join(word for word in (method, side, kind, "JOIN") if word)
-        raise UnsupportedSQLError(f"{what} is not supported in a view.")
+        raise UnsupportedSQLError(f"{what} is not supported in a view.", at=join)
     if isinstance(join.this, exp.Lateral):
         return _lateral(binder, left, join, ctes)
     right = relation(binder, join.this, ctes)
@@ -153,7 +154,8 @@ def _on(binder: Binder, left: Relation, right: Relation, on: exp.Expr) -> tuple[
     if asked:
         raise UnsupportedSQLError(
             f"A subquery in ON of an outer join that reads columns of both sides is not "
-            f"supported in a view: {text(on)[:80]}."
+            f"supported in a view: {text(on)[:80]}.",
+            at=on,
         )
     return sides[0], sides[1], conjuncts(condition)
 

@@ -41,7 +41,7 @@ def table_function(binder: Binder, call: exp.Expr) -> Relation:
     elif name_of(call) in GENERATORS:
         names = []
     else:
-        raise UnsupportedSQLError(f"FROM may not contain a table function: {text(call)[:80]}.")
+        raise UnsupportedSQLError(f"FROM may not contain a table function: {text(call)[:80]}.", at=call)
     one = Values((binder.new_column("int"),), ((exp.Literal.number(1),),))
     plan, fields = generated(binder, Relation(one, Scope(())), call, names, False)
     return Relation(pick(plan, [f.id for f in fields]), Scope(tuple(fields)))
@@ -57,12 +57,12 @@ def _sequence(call: exp.Expr) -> exp.Expr:
     arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
     given = [text(argument) for argument in arguments]
     if not 1 <= len(given) <= 3 or not all(number.removeprefix("-").isdigit() for number in given):
-        raise UnsupportedSQLError(f"A table function takes only plain numbers in a view: {text(call)[:80]}.")
+        raise UnsupportedSQLError(f"A table function takes only plain numbers in a view: {text(call)[:80]}.", at=call)
     start, end, step = ([0, int(given[0])] if len(given) == 1 else [int(number) for number in given[:2]]) + [
         int(given[2]) if len(given) == 3 else 1
     ]
     if not step:
-        raise InvalidSQLError(f"The step of {text(call)[:80]} must not be zero.")
+        raise InvalidSQLError(f"The step of {text(call)[:80]} must not be zero.", at=call)
     numbers = range(start, end, step)
     array = f"SEQUENCE({start}L, {numbers[-1]}L, {step}L)" if numbers else "SLICE(ARRAY(0L), 1, 0)"
     return parse_scalar(f"EXPLODE({array})")
@@ -95,17 +95,19 @@ def generated(
     """A generator over a relation, its output columns named and typed by the engine."""
     kind = name_of(call)
     if kind not in GENERATORS or not isinstance(call, (exp.Anonymous, exp.Func)):
-        raise UnsupportedSQLError(f"A table function is not supported in a view: {text(call)[:80]}.")
+        raise UnsupportedSQLError(f"A table function is not supported in a view: {text(call)[:80]}.", at=call)
     given = call.expressions or [call.this]
     if not isinstance(given[0], exp.Expr):
-        raise InvalidSQLError(f"{text(call)} needs an argument.")
+        raise InvalidSQLError(f"{text(call)} needs an argument.", at=call)
     arguments = [binder.scalar(e, source.scope, "LATERAL VIEW") for e in given]
     if kind.endswith("_outer"):
         kind, outer = kind.removesuffix("_outer"), True
     resolved = exp.Anonymous(this=kind.upper(), expressions=arguments)
     described = binder.types.generated(resolved, binder.column_types)
     if names and len(names) != len(described):
-        raise InvalidSQLError(f"{text(call)[:80]} makes {len(described)} columns, but {len(names)} names are given.")
+        raise InvalidSQLError(
+            f"{text(call)[:80]} makes {len(described)} columns, but {len(names)} names are given.", at=call
+        )
     fields = []
     for position, (default, type_) in enumerate(described):
         fields.append(Field(names[position] if names else default, binder.new_column(type_)))

@@ -38,7 +38,7 @@ def grouped(
     aliases = named(items, resolved)
     asked = [] if having is None else [binder.scalar(_without_subqueries(having.this), source.scope, "HAVING", aliases)]
     if any(is_aggregate(part) for key in keys for part in key.walk()):
-        raise InvalidSQLError("GROUP BY may not contain an aggregate.")
+        raise InvalidSQLError("GROUP BY may not contain an aggregate.", at=node.args["group"])
 
     below, key_ids = _keyed(binder, source.plan, keys)
     marks: dict[str, Scalar] = {}
@@ -90,7 +90,8 @@ def grouped(
             names = [f.name for f in source.scope.fields if f.id == stray[0]]
             raise InvalidSQLError(
                 f"Column {names[0] if names else stray[0]} is neither in GROUP BY nor inside an "
-                f"aggregate; add it to GROUP BY, or aggregate it."
+                f"aggregate; add it to GROUP BY, or aggregate it.",
+                at=next(part for part in result.find_all(exp.Column) if part.name == stray[0]),
             )
         return result
 
@@ -279,7 +280,7 @@ def _key(
     if isinstance(expression, exp.Literal) and expression.is_int:
         position = int(expression.this)
         if not 1 <= position <= len(resolved):
-            raise InvalidSQLError(f"GROUP BY {position}: SELECT has {len(resolved)} columns.")
+            raise InvalidSQLError(f"GROUP BY {position}: SELECT has {len(resolved)} columns.", at=expression)
         key = resolved[position - 1]
     else:
         key = binder.scalar(expression, source.scope, "GROUP BY", aliases)
@@ -320,14 +321,14 @@ def _grouping_mark(part: Scalar, keys: Sequence[Scalar], marks: Mapping[str, Sca
     if name not in ("grouping", "grouping_id"):
         return None
     if not marks:
-        raise InvalidSQLError(f"{text(part)} needs GROUPING SETS, ROLLUP or CUBE in GROUP BY.")
+        raise InvalidSQLError(f"{text(part)} needs GROUPING SETS, ROLLUP or CUBE in GROUP BY.", at=part)
     arguments = part.expressions if isinstance(part, exp.Anonymous) else list(part.iter_expressions())
     if name == "grouping_id" and (not arguments or [*arguments] == [*keys]):
         return marks["mask"]
     bits: list[Scalar] = []
     for argument in arguments:
         if argument not in keys:
-            raise InvalidSQLError(f"{text(part)} names {text(argument)}, which is not in GROUP BY.")
+            raise InvalidSQLError(f"{text(part)} names {text(argument)}, which is not in GROUP BY.", at=part)
         shift = len(keys) - 1 - list(keys).index(argument)
         bits.append(fill(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", x=marks["mask"]))
     if name == "grouping":
@@ -361,6 +362,8 @@ def calls_in(expression: Scalar) -> list[Scalar]:
     if is_aggregate(inner) or hides_order(expression):
         within = [part for part in expression.walk() if is_aggregate(part)]
         if len(within) > 1:
-            raise InvalidSQLError(f"An aggregate may not contain another one: {text(expression)}. Use a subquery.")
+            raise InvalidSQLError(
+                f"An aggregate may not contain another one: {text(expression)}. Use a subquery.", at=expression
+            )
         return [expression]
     return [call for child in expression.iter_expressions() for call in calls_in(child)]

@@ -48,7 +48,9 @@ def position(key: exp.Expr, items: Items) -> int | None:
     if isinstance(key, exp.Column) and len(key.parts) == 1:
         places = [i for i, (name, _) in enumerate(items) if name.casefold() == key.name.casefold()]
         if len({items[i][1] for i in places}) > 1:
-            raise UnsupportedSQLError(f"ORDER BY {text(key)} is ambiguous: several items of SELECT have this name.")
+            raise UnsupportedSQLError(
+                f"ORDER BY {text(key)} is ambiguous: several items of SELECT have this name.", at=key
+            )
         if places:
             return places[0]
     if any(_names_alias(part, items) for part in key.find_all(exp.Column)):
@@ -105,7 +107,7 @@ def _place(key: exp.Ordered, items: Items, extra: Iterator[int]) -> int:
     if found is None:
         return next(extra)
     if not 0 <= found < len(items):
-        raise InvalidSQLError(f"ORDER BY {text(key.this)}: the result has {len(items)} columns.")
+        raise InvalidSQLError(f"ORDER BY {text(key.this)}: the result has {len(items)} columns.", at=key.this)
     return found
 
 

@@ -54,9 +54,11 @@ def refuse_outside(statement: exp.Expr) -> None:
     for node in statement.walk():
         name = name_of(node)
         if name in _REASONS:
-            raise UnsafeSQLError(f"{name} {_REASONS[name]}, and is refused for safety. Remove it.")
+            raise UnsafeSQLError(f"{name} {_REASONS[name]}, and is refused for safety. Remove it.", at=node)
         if isinstance(node, exp.QueryTransform):
-            raise UnsafeSQLError("SELECT TRANSFORM … USING runs a program, and is refused for safety. Remove it.")
+            raise UnsafeSQLError(
+                "SELECT TRANSFORM … USING runs a program, and is refused for safety. Remove it.", at=node
+            )
         if isinstance(node, exp.Table):
             _refuse_path(node)
         if isinstance(node, (exp.Table, exp.Lateral)):
@@ -67,7 +69,7 @@ def _refuse_path(table: exp.Table) -> None:
     parts = [part.name for part in table.parts]
     if len(parts) > 1 and (parts[-2].casefold() in FORMATS or re.search(r"[/\\:]", parts[-1])):
         raise UnsafeSQLError(
-            f"{'.'.join(parts[:-1])}.`{parts[-1]}` is a path, not a table. Track the table, and use its name."
+            f"{'.'.join(parts[:-1])}.`{parts[-1]}` is a path, not a table. Track the table, and use its name.", at=table
         )
 
 
@@ -75,5 +77,6 @@ def _refuse_table_function(source: exp.Expr | str | None) -> None:
     if isinstance(source, (exp.Anonymous, exp.Func)) and name_of(source) not in TABLE_FUNCTIONS | _REASONS.keys():
         raise UnsafeSQLError(
             f"The table function {name_of(source)} may read anything, and is refused for safety. In FROM there may be "
-            f"tables, queries, VALUES, RANGE and generators such as EXPLODE."
+            f"tables, queries, VALUES, RANGE and generators such as EXPLODE.",
+            at=source,
         )

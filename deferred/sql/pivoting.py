@@ -47,7 +47,9 @@ def pivoting(pivot: exp.Pivot, names: Sequence[str]) -> exp.Query:
     calls = [made.this if isinstance(made, exp.Alias) else made for made in pivot.expressions]
     suffixes = [made.alias if isinstance(made, exp.Alias) else None for made in pivot.expressions]
     if len(calls) > 1 and None in suffixes:
-        raise UnsupportedSQLError("Several aggregates of PIVOT need names: PIVOT (SUM(a) AS total, COUNT(*) AS n …).")
+        raise UnsupportedSQLError(
+            "Several aggregates of PIVOT need names: PIVOT (SUM(a) AS total, COUNT(*) AS n …).", at=pivot
+        )
     mentioned = {c.name.casefold() for part in (*axes, *calls) for c in part.find_all(exp.Column)}
     keys = [name for name in names if name.casefold() not in mentioned]
     below = exp.Select(
@@ -126,5 +128,5 @@ def _named(expression: exp.Expr, name: str) -> exp.Expr:
 def _field(pivot: exp.Pivot) -> exp.In:
     fields = pivot.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In) or not fields[0].expressions:
-        raise UnsupportedSQLError(f"PIVOT needs its values listed in IN (…): {text(pivot)[:80]}.")
+        raise UnsupportedSQLError(f"PIVOT needs its values listed in IN (…): {text(pivot)[:80]}.", at=pivot)
     return fields[0]

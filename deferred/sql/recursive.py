@@ -56,7 +56,7 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     body = _bare(cte.this)
     if not isinstance(body, exp.Union):
         raise InvalidSQLError(
-            f"The recursion {label} must be a UNION of branches that do not name {label} and branches that do."
+            f"The recursion {label} must be a UNION of branches that do not name {label} and branches that do.", at=cte
         )
     refuse_arguments(body, {"with_", "this", "expression", "distinct"})
     known = binder.with_ctes(body, ctes)
@@ -64,11 +64,15 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     branches = _branches(body, every)
     first = [binder.query(branch, known) for branch in branches if not _names(branch, label)]
     if not first:
-        raise InvalidSQLError(f"Every branch of the recursion {label} names {label}; one must not, to begin with.")
+        raise InvalidSQLError(
+            f"Every branch of the recursion {label} names {label}; one must not, to begin with.", at=cte
+        )
     start = _united(binder, first, label)
     names = [c.name for c in alias.args.get("columns") or []] or [f.name for f in start.scope.visible]
     if len(names) != len(start.plan.columns):
-        raise InvalidSQLError(f"{label} lists {len(names)} column names for {len(start.plan.columns)} columns.")
+        raise InvalidSQLError(
+            f"{label} lists {len(names)} column names for {len(start.plan.columns)} columns.", at=alias
+        )
     types = [binder.column_types[c] for c in start.plan.columns]
     _refuse_types(label, names, types, every)
     begin = start.plan if every else _with_one_zero(binder, start.plan)
@@ -189,6 +193,7 @@ THROUGH: Mapping[type[Plan], str] = {
     SetOperation: "EXCEPT or INTERSECT",
     Recursion: "another recursion",
 }
+"""What operators are called in SQL that a recursion may not go through; others are called by their own name."""
 
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
@@ -214,9 +219,8 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return 1
         if not any(counts):
             return 0
-        for kind, what in THROUGH.items():
-            if isinstance(node, kind):
-                refuse(what)
+        if not node.in_recursion:
+            refuse(THROUGH.get(type(node), type(node).__name__))
         if isinstance(node, OuterJoin):
             if node.kind not in (SEMI, ANTI):
                 refuse("an outer join")

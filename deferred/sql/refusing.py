@@ -37,12 +37,14 @@ def refuse_what_varies(expression: exp.Expr) -> None:
         if name in NOW or (name == "unix_timestamp" and isinstance(node, exp.Anonymous) and not node.expressions):
             raise NondeterministicSQLError(
                 f"{text(node)} changes with the clock, and no change of a base table says when. Put the date into a "
-                f"column or a small table that your job updates, or filter on it when you read the view."
+                f"column or a small table that your job updates, or filter on it when you read the view.",
+                at=node,
             )
         if name in NONDETERMINISTIC:
             raise NondeterministicSQLError(
                 f"{text(node)} is not deterministic: a recomputation would give another result, so a view may not "
-                f"contain it. Compute it when the base table is written, and select the stored column."
+                f"contain it. Compute it when the base table is written, and select the stored column.",
+                at=node,
             )
 
 
@@ -52,7 +54,8 @@ def refuse_words_that_vary(query: exp.Expr, known: Collection[str]) -> None:
         word = node.name.lower()
         if len(node.parts) == 1 and word in WITHOUT_PARENTHESES and word not in known:
             raise NondeterministicSQLError(
-                f"{node.name} is no column here, so it is a call whose value changes, and a view may not contain it."
+                f"{node.name} is no column here, so it is a call whose value changes, and a view may not contain it.",
+                at=node,
             )
 
 
@@ -62,14 +65,16 @@ def refuse_arguments(node: exp.Expr, allowed: set[str]) -> None:
         if value and name not in allowed:
             first = value[0] if isinstance(value, list) else value
             what = text(first)[:80] if isinstance(first, exp.Expr) else str(first)
+            place = first if isinstance(first, exp.Expr) else node
             if name == "sample":
                 raise NondeterministicSQLError(
                     f"{what} takes other rows each time, so a recomputation may give "
-                    f"another result. Filter on a hash of a column instead."
+                    f"another result. Filter on a hash of a column instead.",
+                    at=place,
                 )
             if name in ("version", "when"):
-                raise InvalidSQLError(f"{what}: a view reads its tables as they are now. Remove the clause.")
-            raise UnsupportedSQLError(f"{name.rstrip('_').upper()} is not supported in a view: {what}.")
+                raise InvalidSQLError(f"{what}: a view reads its tables as they are now. Remove the clause.", at=place)
+            raise UnsupportedSQLError(f"{name.rstrip('_').upper()} is not supported in a view: {what}.", at=place)
 
 
 def refuse_in_expression(node: exp.Expr, clause: str) -> None:
@@ -80,22 +85,22 @@ def refuse_in_expression(node: exp.Expr, clause: str) -> None:
         if isinstance(part, (exp.Query, exp.Subquery)):
             continue
         if isinstance(part, exp.Window) and clause not in ("SELECT", "QUALIFY"):
-            raise InvalidSQLError(f"A window function is not allowed in {clause}: {text(part)[:80]}.")
+            raise InvalidSQLError(f"A window function is not allowed in {clause}: {text(part)[:80]}.", at=part)
         over = isinstance(part.parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls))
         if name_of(part) in WINDOW_ONLY and not over:
-            raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).")
+            raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).", at=part)
         if name_of(part) in GENERATORS:
             raise UnsupportedSQLError(
-                f"A generator inside an expression is not supported in a view: {text(part)[:80]}."
+                f"A generator inside an expression is not supported in a view: {text(part)[:80]}.", at=part
             )
         if isinstance(part, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
             raise InvalidSQLError(
-                f"A view has no parameters: {text(part)}. Write the value, or join with a table that holds it."
+                f"A view has no parameters: {text(part)}. Write the value, or join with a table that holds it.", at=part
             )
         if not over:
             _refuse_aggregate(part)
             if clause not in ("SELECT", "HAVING", "QUALIFY") and is_aggregate(part):
-                raise InvalidSQLError(f"{text(part)} is an aggregate and is not allowed in {clause}.")
+                raise InvalidSQLError(f"{text(part)} is an aggregate and is not allowed in {clause}.", at=part)
         stack.extend(part.iter_expressions())
 
 
@@ -108,15 +113,17 @@ def _refuse_aggregate(node: exp.Expr) -> None:
         if around is None or not hides_order(around):
             raise NondeterministicSQLError(
                 f"{call} keeps the rows in whatever order they come, so a "
-                f"recomputation may give another result. Write sort_array({text(node)[:60]})."
+                f"recomputation may give another result. Write sort_array({text(node)[:60]}).",
+                at=node,
             )
     elif isinstance(function, AggregateFunction):
         if function.row_order is RowOrder.WITHIN_GROUP and not isinstance(node.parent, exp.WithinGroup):
             raise NondeterministicSQLError(
-                f"{call} needs WITHIN GROUP (ORDER BY …): without it a recomputation may give another result."
+                f"{call} needs WITHIN GROUP (ORDER BY …): without it a recomputation may give another result.",
+                at=node,
             )
     elif isinstance(function, RefusedAggregate):
         error = UnsupportedSQLError if function.deterministic else NondeterministicSQLError
-        raise error(function.message.format(call=call))
+        raise error(function.message.format(call=call), at=node)
     elif isinstance(node, exp.AggFunc):
-        raise UnsupportedSQLError(NO_RULE.format(call=call))
+        raise UnsupportedSQLError(NO_RULE.format(call=call), at=node)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from deferred.algebra.scalar import Scalar, column
-from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError, nearest
+from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError, located, nearest
 from deferred.sql.dialect import text
 
 
@@ -99,16 +99,19 @@ class Scope:
 
     def resolve(self, node: exp.Column) -> exp.Expr | None:
         """The plan's expression for a column of the text, None where no table has it."""
-        found = self.find([part.name for part in node.parts])
+        with located(node):
+            found = self.find([part.name for part in node.parts])
         if found is None:
             return None
         field, path = found
-        return _fields(column(field.id), path)
+        meant = column(field.id)
+        meant.meta.update(node.parts[-1].meta)  # so that a later error can still show the name in the text
+        return _fields(meant, path)
 
     def unknown(self, node: exp.Column) -> UnknownObjectError:
         names = {f.name for f in self.fields}
         hint = nearest(node.parts[-1].name, names)
-        return UnknownObjectError(f"The tables of FROM have no column {text(node)}{hint}")
+        return UnknownObjectError(f"The tables of FROM have no column {text(node)}{hint}", at=node)
 
 
 Aliases = Mapping[str, Sequence[Scalar]]
@@ -122,7 +125,7 @@ def alias_of(node: exp.Column, aliases: Aliases) -> Scalar | None:
     if not found:
         return None
     if any(other != found[0] for other in found):
-        raise UnsupportedSQLError(f"{text(node)} is ambiguous: several items of SELECT have this name.")
+        raise UnsupportedSQLError(f"{text(node)} is ambiguous: several items of SELECT have this name.", at=node)
     value = found[0] if isinstance(found[0], (exp.Column, exp.Literal)) else exp.Paren(this=found[0].copy())
     return _fields(value, path)
 

@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError
+from deferred.errors import ConfigurationError, DeferredError, InvalidInputError, InvalidSQLError, Place
 from deferred.options import FLAGS, ViewOptions, check_name, check_option
 from deferred.sql.dialect import parse_query, text, tokens, verbatim
 from deferred.sql.tables import named_tables
@@ -156,7 +156,7 @@ class _Reader:
         try:
             self.tokens = tokens(text)
         except InvalidSQLError as error:
-            raise InvalidSQLError(f"{self.where()}{error} Is a quote left open?") from None
+            raise error.prefixed(self.where(), " Is a quote left open?") from None
         self.position = 0
 
     def view(self) -> ViewFile:
@@ -251,7 +251,7 @@ class _Reader:
         try:
             parse_query(blanks + query)
         except InvalidSQLError as error:
-            raise InvalidSQLError(f"{self.source}: {error}" if self.source else str(error)) from None
+            raise (error.prefixed(f"{self.source}: ") if self.source else error) from None
         return query
 
     # ---- tokens
@@ -311,13 +311,18 @@ class _Reader:
         token = self.tokens[self.position] if self.position < len(self.tokens) else None
         return InvalidSQLError(
             f"{self.where(token or self.tokens[-1])}{expected} is expected{_found(token)}. "
-            f"A view file has one statement: {FORM}"
+            f"A view file has one statement: {FORM}",
+            at=self.place(token or self.tokens[-1]),
         )
 
     def before(self, message: str, error: type[DeferredError] = InvalidSQLError) -> DeferredError:
         """An error about the token that was read last."""
         token = self.tokens[min(self.position, len(self.tokens)) - 1]
-        return error(self.where(token) + message)
+        return error(self.where(token) + message, at=self.place(token))
+
+    def place(self, token: Token) -> Place:
+        """Where a token is in the file."""
+        return Place(self.text, token.start, token.end)
 
     @contextmanager
     def located(self) -> Iterator[None]:

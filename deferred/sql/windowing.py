@@ -143,7 +143,8 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
     if frame != _PEERS:
         raise NondeterministicSQLError(
             f"{text(part)[:80]} shows one of the rows that ORDER BY leaves equal at the edge of the frame. "
-            f"Write the frame with ROWS."
+            f"Write the frame with ROWS.",
+            at=part,
         )
     if name in ("last_value", "last"):
         peers = _over_rows(part, _ALL)
@@ -299,7 +300,8 @@ def inline_named_windows(node: exp.Select) -> exp.Select:
         alias = part.args["alias"].name
         if alias.casefold() not in definitions:
             raise UnknownObjectError(
-                f"OVER {alias}: the query has no WINDOW {alias}. Define it with WINDOW {alias} AS (…)."
+                f"OVER {alias}: the query has no WINDOW {alias}. Define it with WINDOW {alias} AS (…).",
+                at=part,
             )
         result = part.copy()
         result.set("alias", None)
@@ -322,4 +324,4 @@ def _check(window: exp.Window) -> None:
         function = function.this
     is_known_aggregate = aggregate_of(function) is not None and not collects_in_any_order(function)
     if name_of(function) not in FUNCTIONS and not is_known_aggregate:
-        raise UnsupportedSQLError(f"The window function {text(window)[:80]} is not supported in a view.")
+        raise UnsupportedSQLError(f"The window function {text(window)[:80]} is not supported in a view.", at=window)

@@ -23,7 +23,7 @@ from deferred.algebra.operators.outer_join import LEFT, OuterJoin
 from deferred.algebra.operators.project import Project, needed_outputs, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import Recomputed, Strategy, SupportTables
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.paper.interpret import Row
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -117,6 +118,7 @@ class Aggregate(Barrier, Unary):
     chosen: GroupStrategy | None = None
 
     row_by_row = False
+    in_recursion = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -189,6 +191,14 @@ class Aggregate(Barrier, Unary):
             for name, e in outputs
         ]
         return Project(joined, (*filled, *u.carried(mine))), mine
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row changes the values of its own group: its keys are the group's, anything may be computed of it."""
+        return [[c.apart(demand, self.keys) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        """Without keys there is a row even if the input has none."""
+        return c.facts_of(self.child) if self.keys else ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.grouped(self, self.keys)

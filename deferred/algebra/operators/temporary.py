@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.plan import Derived, Leaf, Origin, Writer
-from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
@@ -26,10 +25,6 @@ class Temporary(Derived, Leaf):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
 
     def origin(self, name: str) -> Origin | None:
         return self, name
@@ -55,10 +50,6 @@ class Stored(Derived, Leaf):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
 
     def origin(self, name: str) -> Origin | None:
         return None
