@@ -41,8 +41,8 @@ def compared(old: str, new: str, names: Sequence[str]) -> OfView | Difference | 
     >>> compared("SELECT a, b FROM t", "SELECT a, b FROM t WHERE b = 1", ["a", "b"]).condition.sql()
     '"b" = 1'
     >>> compared("SELECT a FROM t WHERE a > 3", "SELECT a FROM t WHERE a > 2", ["a"])
-    Difference(added=('SELECT a FROM t WHERE a > 2 AND ((a <= 3 OR a IS NULL))',), removed=('SELECT a FROM t WHERE \
-a > 3 AND ((a <= 2 OR a IS NULL))',))
+    Difference(added=('SELECT a FROM t WHERE a > 2 AND (a <= 3 OR a IS NULL)',), removed=('SELECT a FROM t WHERE \
+a > 3 AND (a <= 2 OR a IS NULL)',))
     """
     before, after = parse_query(seen(old)), parse_query(seen(new))  # without comments
     return _of_view(before, after, names) or _difference(before, after)
@@ -215,7 +215,8 @@ def _only(query: exp.Select, other: exp.Select) -> list[exp.Query]:
     left_out = exp.or_(*map(_not_true, rest), copy=False)
     found = _without(query, "where")
     assert isinstance(found, exp.Select)
-    return [found.where(all_true([*shared, exp.Paren(this=left_out)]), copy=False)]
+    some = exp.Paren(this=left_out) if isinstance(left_out, exp.Or) else left_out
+    return [found.where(all_true([*shared, some]), copy=False)]
 
 
 _INVERSE: dict[type[exp.Expr], type[exp.Binary]] = {
@@ -232,12 +233,12 @@ def _not_true(part: exp.Expr) -> exp.Expr:
     """The condition that another one is false or unknown; of a column and a literal so that files can be skipped.
 
     >>> _not_true(parse_query("SELECT 1 WHERE a > 3").args["where"].this).sql()
-    '(a <= 3 OR a IS NULL)'
+    'a <= 3 OR a IS NULL'
     """
     inverse = _INVERSE.get(type(part))
     if inverse is not None and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal):
         other = inverse(this=part.this.copy(), expression=part.expression.copy())
-        return exp.Paren(this=exp.or_(other, exp.Is(this=part.this.copy(), expression=exp.Null()), copy=False))
+        return exp.or_(other, exp.Is(this=part.this.copy(), expression=exp.Null()), copy=False)
     return exp.Not(this=call("COALESCE", part.copy(), exp.false()))
 
 
