@@ -133,7 +133,7 @@ class Temporaries:
         first, second = self._results[result.name], self._results[more.name]
         count = first.count + second.count
         if first.rows is not None and second.rows is not None and first.schema is not None and count <= HELD_ROWS:
-            return self.hold(step, joined([first.rows, second.rows]), first.schema)
+            return self.hold(step, joined([first.rows, second.rows]), _with_nulls(first.schema))
         with translated():
             frame = self._spark.table(self.ready(result).name).union(self._spark.table(self.ready(more).name))
             parts = first.parts + 1
@@ -186,6 +186,15 @@ class Temporaries:
             except Exception:
                 return
         self._results.clear()
+
+
+def _with_nulls(schema: StructType | str) -> StructType | str:
+    """A schema whose columns may be NULL: other rows may have NULLs where those it was made for have none."""
+    from pyspark.sql.types import StructField, StructType
+
+    if isinstance(schema, str):
+        return schema
+    return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
 
 
 def _is_exact_in_arrow(type_: DataType) -> bool:
