@@ -111,7 +111,7 @@ class Temporaries:
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
             frames = [self._spark.sql(statement_text(query)) for query in queries.values()]
             # NULL in the place of a struct whose fields are never NULL is refused by Arrow.
-            if not all(_is_exact_in_arrow(frame.schema) and not _has_structs(frame.schema) for frame in frames):
+            if not all(_is_exact_in_arrow(frame.schema) and not _has_nested(frame.schema) for frame in frames):
                 return None
             names = [[f"c{i}_{j}" for j in range(len(frame.columns))] for i, frame in enumerate(frames)]
             parts = [
@@ -220,8 +220,8 @@ def _joined(first: pa.Table, second: pa.Table) -> pa.Table:
     return pa.concat_tables([first.cast(nullable), second.rename_columns(first.column_names).cast(nullable)])
 
 
-def _has_structs(schema: StructType) -> bool:
-    return any("struct<" in field.dataType.simpleString() for field in schema.fields)
+def _has_nested(schema: StructType) -> bool:
+    return any("<" in field.dataType.simpleString() for field in schema.fields)
 
 
 def _is_exact_in_arrow(type_: DataType) -> bool:
