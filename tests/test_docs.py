@@ -81,12 +81,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_builds(site: Path) -> None:
     for page in PAGES:
         assert (site / page).with_suffix(".html").exists(), page
     assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)"', (site / "index.html").read_text())
 
 
+@pytest.mark.slow
 def test_commands_and_methods_are_in_the_reference(site: Path) -> None:
     """These pages are made from the code when the site is built."""
     shown = (site / "CLI.html").read_text()

@@ -67,7 +67,7 @@ class Differentiator:
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that it is computed once for all its readers. Leaves stay as they are."""
-        if _is_leaf(plan):
+        if self.is_leaf(plan):
             return plan
         name = self.fresh()
         self.steps.append(Step(name, self.reading(plan), when.name if isinstance(when, Temporary) else None))
@@ -76,6 +76,13 @@ class Differentiator:
             if change is plan:
                 self._deltas[node] = temporary
         return temporary
+
+    @staticmethod
+    def is_leaf(plan: Plan) -> bool:
+        """Whether reading a plan costs no more than reading a temporary result: it is one, or columns and constants."""
+        while isinstance(plan, Project) and all(is_column(e) or not columns_of(e) for _, e in plan.outputs):
+            plan = plan.child
+        return isinstance(plan, (Temporary, Change))
 
     def reading(self, plan: Plan) -> Plan:
         """The plan in which every node with a support table is read from it, not computed from the base tables again.
@@ -111,14 +118,16 @@ class Differentiator:
 
     def loop(
         self,
+        finding: str,
         reference: str,
         first: Plan,
         standing: Callable[[Temporary, Temporary], Standing],
         following: Callable[[Differentiator, Temporary, Temporary], Plan],
         bound: Bound | None = None,
         name: str | None = None,
+        gone_from: str | None = None,
     ) -> Temporary:
-        """All rows that rounds find, from the first ones: `following` gives those of the next round.
+        """All rows that rounds find, from the first ones: `following` gives those of the next round, `finding` a name.
 
         Both functions are given all rows found so far and the newest ones; `standing` says what the reference means.
         """
@@ -126,7 +135,8 @@ class Differentiator:
         newest = Temporary(self.fresh(), first.columns)
         inner = self.inside(reference, standing(found, newest))
         following_ = inner.reading(following(inner, found, newest))
-        self.steps.append(Loop(found.name, newest, self.reading(first), tuple(inner.steps), following_, bound))
+        steps = tuple(inner.steps)
+        self.steps.append(Loop(finding, found.name, newest, self.reading(first), steps, following_, bound, gone_from))
         return found
 
     # ---- the states of a plan
@@ -168,13 +178,6 @@ class Differentiator:
     def bitwise(self, columns: Iterable[str]) -> dict[str, str]:
         """The columns whose equality in SQL is coarser than identity, with their types."""
         return {c: self.types[c] for c in columns if equality_is_coarser(self.types.get(c, ""))}
-
-
-def _is_leaf(plan: Plan) -> bool:
-    """Whether reading a plan costs no more than reading a temporary result: it is one, or columns and constants."""
-    while isinstance(plan, Project) and all(is_column(e) or not columns_of(e) for _, e in plan.outputs):
-        plan = plan.child
-    return isinstance(plan, (Temporary, Change))
 
 
 def differentiate(plan: Plan, changed: Iterable[str], types: Mapping[str, str] | None = None) -> Program:

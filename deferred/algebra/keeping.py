@@ -44,14 +44,23 @@ def over_everything(plan: Plan) -> Strategy:
 def over_support_tables(plan: Plan, made: Container[str]) -> Plan:
     """A plan at s_i in which the nodes whose support tables are made are read from there.
 
-    So the support tables of a view are filled one from the other, each with one look at the base tables above them.
+    So the support tables of a view are filled one from the other, each with one look at the base tables above them, and
+    the view from all of them. What occurs twice stays one object.
     """
-    strategy = plan.strategy
-    if isinstance(strategy, Keeping):
-        return strategy.past(plan, None) if strategy.support in made else plan
-    children = [over_support_tables(child, made) for child in plan.children]
-    same = all(new is old for new, old in zip(children, plan.children, strict=True))
-    return plan if same else plan.with_children(children)
+    done: dict[Plan, Plan] = {}
+
+    def over(node: Plan) -> Plan:
+        if node not in done:
+            strategy = node.strategy
+            if isinstance(strategy, Keeping):
+                done[node] = pick(strategy.past(node, None), node.columns) if strategy.support in made else node
+            else:
+                children = [over(child) for child in node.children]
+                same = all(new is old for new, old in zip(children, node.children, strict=True))
+                done[node] = node if same else node.with_children(children)
+        return done[node]
+
+    return over(plan)
 
 
 def looked_up(plan: Plan, keys: Keys | None) -> Plan:

@@ -116,6 +116,10 @@ class Writer(Protocol):
         """A support table, in which a key may have several rows: those of earlier batches, and the newest."""
         ...
 
+    def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
+        """Exactly the rows of a support table with some keys, or all of them, if they are few and were fetched."""
+        ...
+
     def held(self, stored: Stored) -> Sequence[str]:
         """The columns of a support table: those of its rows, and those that say how new a row is."""
         ...
@@ -532,6 +536,20 @@ def transformed(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
             same = all(new is old for new, old in zip(children, node.children, strict=True))
             done[node] = change(node if same else node.with_children(children))
         return done[node]
+
+    return visit(plan)
+
+
+def inputs_first(plan: Plan) -> Iterator[Plan]:
+    """Every node once, each after its inputs."""
+    done: set[Plan] = set()
+
+    def visit(node: Plan) -> Iterator[Plan]:
+        if node not in done:
+            done.add(node)
+            for child in node.children:
+                yield from visit(child)
+            yield node
 
     return visit(plan)
 

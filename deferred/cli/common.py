@@ -123,18 +123,13 @@ def view_names(warehouse: Warehouse, views: list[str] | None, every: bool) -> li
     return list(dict.fromkeys(views))
 
 
-def each(views: Sequence[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, DeferredError]]:
+def each(
+    warehouse: Warehouse, views: Sequence[str], work: Callable[[str], Any]
+) -> tuple[list[Any], dict[str, DeferredError]]:
     """Returns the results and the failures of some work on every view; the failure of a single view is raised."""
-    done: list[Any] = []
-    failed: dict[str, DeferredError] = {}
-    for view in views:
-        try:
-            done.append(work(view))
-        except DeferredError as error:
-            if len(views) == 1:
-                raise
-            failed[view] = error
-    return done, failed
+    if len(views) == 1:
+        return [work(views[0])], {}
+    return warehouse.side_by_side(views, work)
 
 
 def errors_of(failed: dict[str, DeferredError]) -> dict[str, Any]:

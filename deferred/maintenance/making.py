@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.log.delta_log import readable
@@ -10,7 +12,7 @@ from deferred.log.tracking import trusted_again
 from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, differential_path, mv_path
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
-from deferred.spark.engine import Engine
+from deferred.spark.engine import Engine, Mark
 
 # Without deletion vectors, which other readers may not know: MV is a plain Delta table.
 _PLAIN = {"delta.enableDeletionVectors": "false"}
@@ -25,6 +27,11 @@ def make_differential(engine: Engine, location: str, columns: Columns) -> None:
 def make_mv(engine: Engine, location: str, columns: Columns) -> None:
     """Create MV, empty."""
     bags.create(engine, mv_path(location), columns, (), _PLAIN)
+
+
+def make_filled_mv(engine: Engine, location: str, columns: Columns, rows: exp.Query, mark: Mark) -> None:
+    """Create MV with the rows of a query."""
+    bags.create_filled(engine, mv_path(location), columns, rows, mark, _PLAIN)
 
 
 def mend(context: Context, view: ViewRecord) -> None:

@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deferred.errors import DeferredError, redacted
 from deferred.log.context import Context, is_dead
 from deferred.maintenance.showing import Result
 from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord
+
+if TYPE_CHECKING:
+    from deferred.maintenance.costs import Cost
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,8 @@ class Operation(Result):
     """The number of commits that do not matter to the view, by Delta's log alone."""
     rows_irrelevant: int | None = 0
     """About how many changed rows do not matter to the view, or were netted away; None where it is not known."""
+    cost: dict[str, Any] | None = None
+    """What each strategy was expected to cost, where they were compared, and the seconds that it took."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,6 +85,7 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
         tuple(record.details.get("warnings") or ()),
         record.details.get("commits_irrelevant", 0),
         record.details.get("rows_irrelevant", 0),
+        record.details.get("cost"),
     )
 
 
@@ -107,6 +113,8 @@ class Work:
     warnings: list[str] = field(default_factory=list)
     commits_irrelevant: int = 0
     rows_irrelevant: int | None = 0
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    """What the strategies that were compared were expected to cost."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -177,8 +185,15 @@ def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:
             "warnings": work.warnings,
             "commits_irrelevant": work.commits_irrelevant,
             "rows_irrelevant": work.rows_irrelevant,
+            **({"cost": _cost(work)} if work.costs else {}),
         },
     }
+
+
+def _cost(work: Work) -> dict[str, Any]:
+    """What the strategies were expected to cost, and how many seconds the chosen one has taken."""
+    expected = {name: cost.to_dict() for name, cost in work.costs.items()}
+    return {**expected, "actual": round(sum(work.phases.values()), 3)}
 
 
 def result(context: Context, work: Work) -> Operation:
@@ -210,6 +225,7 @@ def combined(early: Sequence[Operation], propagated: Operation, applied: Operati
         seconds=round(sum(part.seconds for part in parts), 3),
         phases=phases,
         strategy=propagated.strategy,
+        cost=propagated.cost,
         started_at=parts[0].started_at,
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
     )

@@ -23,8 +23,9 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
+from deferred.maintenance.rounds import Overestimated
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import RECOMPUTE, Change, Job, choose, reconsidered
+from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -99,10 +100,16 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
-            job = Job(context, view, definition, cut, logs, supports.states or {}, temporaries)
+            states, batch = supports.states or {}, supports.next_batch
+            job = Job(context, view, definition, cut, logs, states, temporaries, batch)
             choice = reconsidered(job, choice)
+            work.costs = choice.costs
+            try:
+                change = choice.strategy.run(job)
+            except Overestimated as error:
+                choice = Choice(RECOMPUTE, str(error))
+                change = choice.strategy.run(job)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
-            change = choice.strategy.run(job)
             if change.instead is not None:
                 work.strategy, work.details["reason"] = change.instead.strategy.name, change.instead.reason
                 work.warnings += [change.instead.reason] if change.instead.strategy is RECOMPUTE else []
@@ -110,7 +117,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
-            _write_batch(context, view, change, temporaries, cut, supports.next_batch, work, held)
+            _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
 
 

@@ -18,20 +18,21 @@ from deferred.algebra.bags import COUNT, alias, bigint, column, difference, sele
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Program, Run, run
+from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
 from deferred.errors import PromiseBrokenError
 from deferred.log.context import Context
-from deferred.log.sources import source_of
-from deferred.maintenance import support
+from deferred.log.delta_log import DeltaLog
+from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
+from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
 from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
-from deferred.maintenance.view_tables import reached
+from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import cast
@@ -40,11 +41,14 @@ from deferred.sql.render import ReadableLeaves, Renderer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FULL_FRACTION = 0.3
-"""Recomputing a base row costs about this part of working through a changed row."""
+GONE_FRACTION = 0.5
+"""When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
 
 SMALL = 10_000
-"""With fewer base rows than this, both strategies take the same time and are not compared."""
+"""With fewer base rows than this, all ways take the same time and are not compared."""
+
+WORTH = 0.9
+"""A recomputation is chosen if it is expected to take less than this part of the time: estimates are rough."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Job:
     logs: Logs
     supports: Mapping[str, SupportState]
     temporaries: Temporaries
+    batch: int | None = None
+    """The number of the differential batch that the change becomes; None where it becomes none."""
     shown: exp.Query | None = None
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
 
@@ -81,8 +87,8 @@ class Strategy(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        """What a run would cost, in changed rows worked through; None where that is not known."""
+    def cost(self, now: Situation) -> Cost:
+        """What a run is expected to cost."""
 
     @abstractmethod
     def reads(self, definition: Definition) -> tuple[str, ...]:
@@ -106,8 +112,8 @@ class Incremental(Strategy):
 
     name = "incremental"
 
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        return logs.total
+    def cost(self, now: Situation) -> Cost:
+        return costs.changing(now)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return tuple(outline(definition.plan))
@@ -125,7 +131,7 @@ class Incremental(Strategy):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
         renderer = self.renderer(job)
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         return self.change(job, program, renderer, ran)
 
     def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
@@ -136,8 +142,12 @@ class Incremental(Strategy):
         small = job.logs.total <= BROADCAST_ROWS
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
-    def machine(self, job: Job, renderer: PropagateRenderer) -> SparkMachine:
-        return SparkMachine(renderer, renderer.pinned.steps, job.temporaries, job.logs.total)
+    def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
+        most_gone = _most_gone(job.view, program)
+        types, logs = job.definition.column_types, job.logs
+        return SparkMachine(
+            renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
+        )
 
     def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
         """What a program has computed, once its steps have run."""
@@ -147,8 +157,11 @@ class Incremental(Strategy):
             rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
         else:
             rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, ran.moves(program), renderer, job.logs.total)
-        return Change(job.temporaries.compute("delta", rows, job.logs.total), advance, ran.report(program))
+        moves = ran.moves(program)
+        moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
+        found = job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
+        advance = partial(support.advance, job.context, view, moves, renderer, found)
+        return Change(found["delta"], advance, ran.report(program))
 
 
 def shown_at_start(job: Job) -> exp.Query:
@@ -175,7 +188,7 @@ class SelfMaintained(Incremental):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if not found:
@@ -204,7 +217,7 @@ class FromView(Incremental):
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if found:
@@ -238,20 +251,20 @@ def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
     return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
 
 
+def _most_gone(view: ViewRecord, program: Program) -> dict[str, int]:
+    """Of how many rows of each recursion it is worth finding out whether they are gone; of small ones, of all."""
+    names = [step.gone_from for step in program.steps if isinstance(step, Loop) and step.gone_from is not None]
+    rows = {name: DeltaLog(support_path(view.workings, name)).row_count() for name in names}
+    return {name: round(count * GONE_FRACTION) for name, count in rows.items() if count is not None and count > SMALL}
+
+
 class Recompute(Strategy):
     """Q − ((MV ∸ ∇MV) ⊎ ΔMV): the whole query at s_c, and the difference to what the view holds at s_i."""
 
     name = "full"
 
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        """In proportion to the base rows; None for small tables, and where their statistics do not tell."""
-        rows = 0
-        for source in definition.tables.values():
-            count = source_of(context, source).row_count()
-            if count is None:
-                return None
-            rows += count
-        return FULL_FRACTION * rows if rows > SMALL else None
+    def cost(self, now: Situation) -> Cost:
+        return costs.recomputing(now)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return ("the whole query · recomputed: reads all its tables",)
@@ -279,6 +292,8 @@ class Choice:
     strategy: Strategy
     reason: str
     alternative: Strategy | None = None
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    """What the strategies that were compared are expected to cost, by name."""
 
     def __str__(self) -> str:
         if self.alternative is None:
@@ -334,9 +349,18 @@ def choose(
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:
-        reason += " The refresh_policy 'auto' compares the number of changed rows with the tables' rows."
+        reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
         return Choice(INCREMENTAL, reason, RECOMPUTE)
-    incremental, recompute = (strategy.cost(context, definition, logs) for strategy in (INCREMENTAL, RECOMPUTE))
-    if incremental is not None and recompute is not None and incremental > recompute:
-        return Choice(RECOMPUTE, f"{logs.total} changed rows are too many for the number of rows in the base tables.")
-    return Choice(INCREMENTAL, reason)
+    tables = costs.sizes(context, definition)
+    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+        return Choice(INCREMENTAL, reason)
+    now = Situation(context, view, definition, tables, logs)
+    incremental, recompute = INCREMENTAL.cost(now), RECOMPUTE.cost(now)
+    compared = {INCREMENTAL.name: incremental, RECOMPUTE.name: recompute}
+    if recompute.seconds < WORTH * incremental.seconds:
+        reason = (
+            f"{logs.total} changed rows are expected to take {incremental.seconds:.1f} s, and recomputing the view "
+            f"{recompute.seconds:.1f} s."
+        )
+        return Choice(RECOMPUTE, reason, costs=compared)
+    return Choice(INCREMENTAL, reason, costs=compared)

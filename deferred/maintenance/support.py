@@ -36,7 +36,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Upkeep
-from deferred.algebra.strategy import support_tables
+from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
@@ -68,21 +68,32 @@ class Supports:
     next_batch: int
 
 
-def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
-    """Create and fill the support tables of a new view."""
-    filling = _Filling(definition, location, cut)
+def create(context: Context, definition: Definition, location: str, cut: Cut, known: Mapping[str, Plan]) -> None:
+    """Create and fill the support tables of a new view; `known` are plans for the rows of some of them."""
+    filling = _Filling(definition, cut)
     for name, plan in filling.tables:
         path = support_path(location, name)
-        bags.create(context.engine, path, _columns(definition, plan))
-        rows = appended(filling.rows(plan), plan.columns, (), None, 0)
+        rows = filling.rows(name, known.get(name, plan), 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
-        context.engine.commit(insert_into(delta_table(path), _names(plan.columns), rows), mark)
-        filling.made[name] = DeltaLog(path).version
+        bags.create_filled(context.engine, path, _columns(definition, plan), rows, mark)
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
+
+
+def resting_on(definition: Definition, location: str) -> Definition:
+    """The definition of a new view that reads from its support tables, just filled, what they hold.
+
+    Old(E) is what the table of E holds at s_i, and that is the cut at which it was filled.
+    """
+    if definition.bound is None:
+        return definition
+    tables = {name: delta_table(support_path(location, name)) for name in support_tables(definition.plan)}
+    plan = over_support_tables(definition.plan, tables)
+    return replace(definition, bound=replace(definition.bound, plan=plan), supports=tables)
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
     """Recompute the support tables at a cut, after a recomputation of the view."""
-    filling = _Filling(definition, view.workings, cut)
+    filling = _Filling(definition, cut)
     for name, plan in filling.tables:
         path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
@@ -92,9 +103,9 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = appended(filling.rows(plan), plan.columns, (), None, batch)
+        rows = filling.rows(name, plan, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
-        filling.made[name] = DeltaLog(path).version
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
 
 
 @dataclass(frozen=True)
@@ -102,18 +113,27 @@ class _Filling:
     """The support tables of a view at a cut, those first that others can be filled from."""
 
     definition: Definition
-    location: str
     cut: Cut
-    made: dict[str, int] = field(default_factory=dict)
-    """The tables that are filled, with the versions to read."""
+    made: dict[str, exp.Table] = field(default_factory=dict)
+    """The tables that are filled, at the versions to read."""
 
     @property
     def tables(self) -> list[tuple[str, Plan]]:
         found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
         return list(found.items())[::-1]
 
-    def rows(self, contents: Plan) -> exp.Query:
-        return rows_at(self.definition, over_support_tables(contents, self.made), self.cut, self.location, self.made)
+    def rows(self, name: str, contents: Plan, batch: int) -> exp.Query:
+        """All rows of a support table, in their order where they are looked up again and again."""
+        filled = replace(self.definition, supports=self.made)
+        rows = rows_at(filled, over_support_tables(contents, self.made), self.cut)
+        all_rows = appended(rows, contents.columns, (), None, batch)
+        _, strategy = kept_nodes(self.definition.plan)[name]
+        return _sorted(all_rows, contents.columns) if strategy.in_order else all_rows
+
+
+def _sorted(rows: exp.Query, names: Sequence[str]) -> exp.Query:
+    """Rows with equal values are neighbours, so that the statistics of files and pages leave out the rest."""
+    return select([exp.Star()], rows).order_by(*map(column, names), copy=False)
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -213,32 +233,63 @@ def _moves(log: DeltaLog, propagated: int) -> _Moves:
     return _Moves(batch, REWRITE_AFTER, orphan, highest)  # Delta has cleaned up the rest of its log
 
 
+def moved(moves: Mapping[str, Upkeep], renderer: PropagateRenderer, expected: int, batch: int) -> dict[str, exp.Query]:
+    """What a batch appends to each support table that is small work: computed together with the view's change.
+
+    `expected` is about how many rows change in one of them.
+    """
+    return {
+        _moved_rows(name): _new_rows(renderer, upkeep, batch)
+        for name, upkeep in moves.items()
+        if expected <= LOCAL_ROWS and not _is_due(renderer, name)
+    }
+
+
 def advance(
     context: Context,
     view: ViewRecord,
     moves: Mapping[str, Upkeep],
     renderer: PropagateRenderer,
-    expected: int,
+    computed: Mapping[str, exp.Table],
     operation: str,
     batch: int,
 ) -> None:
     """Bring the support tables to s_c, each with one Delta commit that names the batch it belongs to.
 
-    `expected` is about how many rows change in one of them.
+    `computed` has the results of `moved`.
     """
     for name, upkeep in moves.items():
-        rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
-        gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
-        new = appended(rows, names, upkeep.keys, gone, batch)
-        target, state = delta_table(support_path(view.workings, name)), renderer.states[name]
-        if state.appended + 1 < REWRITE_AFTER:
-            _append(context, view, name, operation, batch, renderer.temporaries, expected, _names(names), new)
+        names = upkeep.rows.columns
+        rows = computed.get(_moved_rows(name))
+        if rows is not None:
+            _append(context, view, name, operation, batch, renderer.temporaries, _names(names), rows)
+            continue
+        target, new = delta_table(support_path(view.workings, name)), _new_rows(renderer, upkeep, batch)
+        if not _is_due(renderer, name):
+            _commit(context, view, name, operation, batch, insert_into(target, _names(names), new), False)
             continue
         if upkeep.keys:
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
+        if kept_nodes(renderer.pinned.definition.plan)[name][1].in_order:
+            new = _sorted(new, names)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
+
+
+def _moved_rows(name: str) -> str:
+    """The name of the temporary result with what a batch appends to a support table."""
+    return f"{name}_rows"
+
+
+def _is_due(renderer: PropagateRenderer, name: str) -> bool:
+    """Whether a table is to be rewritten."""
+    return renderer.states[name].appended + 1 >= REWRITE_AFTER
+
+
+def _new_rows(renderer: PropagateRenderer, upkeep: Upkeep, batch: int) -> exp.Query:
+    gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
+    return appended(renderer.query(upkeep.rows), upkeep.rows.columns, upkeep.keys, gone, batch)
 
 
 def _append(
@@ -248,21 +299,17 @@ def _append(
     operation: str,
     batch: int,
     temporaries: Temporaries,
-    expected: int,
     names: Sequence[str],
-    rows: exp.Query,
+    rows: exp.Table,
 ) -> None:
-    """Append what a batch changes: few rows come to the driver, which writes them itself."""
-    path = support_path(view.workings, name)
-    if expected <= LOCAL_ROWS:
-        computed = temporaries.compute(f"{name}_rows", rows, expected)
-        local = temporaries.local(computed)
-        mark = _mark(context, view, name, operation, batch, False)
-        if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
-            confirm(path, "support", operation)
-            return
-        rows = select([exp.Star()], computed)
-    _commit(context, view, name, operation, batch, insert_into(delta_table(path), names, rows), False)
+    """Append what a batch changes: few rows are at the driver, which writes them itself."""
+    path, local = support_path(view.workings, name), temporaries.local(rows)
+    mark = _mark(context, view, name, operation, batch, False)
+    if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
+        confirm(path, "support", operation)
+        return
+    new = insert_into(delta_table(path), names, select([exp.Star()], rows))
+    _commit(context, view, name, operation, batch, new, False)
 
 
 def _names(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,6 +30,7 @@ from deferred.maintenance import (
     recovery,
     refresh,
     status,
+    together,
     verify,
     views,
 )
@@ -345,6 +346,18 @@ class Warehouse:
         record = self._context.metadata.views.get(view)
         done = scenario_of(record).refresh(self._context, record, _moment(until), order, full)
         return self._followed(done)
+
+    def side_by_side(
+        self, views: Sequence[str], work: Callable[[str], Any]
+    ) -> tuple[list[Any], dict[str, DeferredError]]:
+        """Do some work on many views at the same time, each after those that it reads.
+
+        Returns the results in their order, and the failures by name: the failure of one view leaves out no other.
+        """
+        known = {name: view for name in views if (view := self.find_view(name)) is not None}
+        by_table = {view.table_id: name for name, view in known.items()}
+        reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
+        return together.side_by_side(views, reads, work)
 
     def _followed(self, done: Operation) -> Operation:
         """The operation, with what went wrong in views that follow it."""

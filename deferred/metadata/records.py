@@ -138,6 +138,8 @@ class RememberedDefinition:
     """The keys and references of its tables that a view which reads none of them relies on; None for all others."""
     alteration: Mapping[str, Any] | None = None
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
+    filled: Mapping[str, float] | None = None
+    """How many seconds filling the view has taken, and how many the model of its cost had said."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -153,6 +155,7 @@ class RememberedDefinition:
             "generation": self.generation,
             "promises": None if self.promises is None else dict(self.promises),
             "alteration": None if self.alteration is None else dict(self.alteration),
+            "filled": None if self.filled is None else dict(self.filled),
         }
 
     @classmethod
@@ -174,6 +177,7 @@ class RememberedDefinition:
             str(value.get("generation") or ""),
             value.get("promises"),
             value.get("alteration"),
+            value.get("filled"),
         )
 
 

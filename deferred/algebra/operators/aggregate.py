@@ -62,6 +62,7 @@ class Reading(GroupStrategy):
         A group outside K has the same rows as before. Gupta et al.'s Algorithm 4.1 for aggregation, without assuming
         that the aggregate can be decremented. Where copies do not matter, as to COUNT(DISTINCT x), none is written out.
         """
+        change = d.shared(change)
         keys = Keys.same(change, node.keys) if node.keys else None
         if keys is not None and all(map(ignores_copies, node.expressions)):
             new, old = (pick(rows, node.child.columns) for rows in d.states_with_counts(node.child, change, keys))
@@ -163,7 +164,7 @@ class Aggregate(Barrier, Unary):
 
     def delta(self, d: Differentiator) -> Plan | None:
         change = d.delta(self.child)
-        return None if change is None else self.strategy.delta(self, d, d.shared(change))
+        return None if change is None else self.strategy.delta(self, d, change)
 
     def restricted(self, keys: Keys) -> Plan:
         return self.strategy.restricted(self, keys)

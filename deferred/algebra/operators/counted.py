@@ -32,6 +32,7 @@ from deferred.algebra.strategy import Keeping
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
+    from deferred.algebra.sharing import Sharing
 
 ROWS, COUNTED, SUM, MIN, MAX = "rows", "count", "sum", "min", "max"
 EXTREMES = (MIN, MAX)
@@ -108,6 +109,29 @@ class Counted(GroupStrategy, Keeping):
     def contents(self, node: Aggregate) -> Plan:
         return self._parts_of(node, node.child)
 
+    def carried_over(self, node: Aggregate, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        """The parts of the same groups; those that were not kept are computed, and joined to them by the group."""
+        if not isinstance(old, Aggregate) or not isinstance(kept, Counted):
+            return None
+        pairs = sharing.columns(old.child, node.child)
+        if pairs is None or len(old.keys) != len(node.keys) or {pairs.get(k) for k in node.keys} != set(old.keys):
+            return None
+        known = {(part.kind, part.argument, part.type): part.id for part in kept.parts}
+        found = {
+            part: known.get((part.kind, part.argument and pairs.get(part.argument, ""), part.type))
+            for part in self.parts
+        }
+        names = [*((k, pairs[k]) for k in node.keys), *((part.id, held) for part, held in found.items() if held)]
+        taken = sharing.taken(kept._stored(old), names)
+        missing = tuple((part.id, part.computed()) for part, held in found.items() if held is None)
+        if not missing:
+            return taken
+        others = {k: f"_deferred_new_{k}" for k in node.keys}
+        more = Aggregate(node.child, node.keys, missing)
+        more_named = Project(more, tuple((others.get(c, c), column(c)) for c in more.columns))
+        condition = all_true(same(column(k), column(others[k])) for k in node.keys) if node.keys else None
+        return pick(Join((taken, more_named), condition), self._stored(node).columns)
+
     def past(self, node: Aggregate, keys: Keys | None) -> Plan:
         return self._groups_at(node, keys, lambda own: looked_up(self._stored(node), own))
 
@@ -133,17 +157,22 @@ class Counted(GroupStrategy, Keeping):
     def delta(self, node: Aggregate, d: Differentiator, change: Plan) -> Plan:
         """Δ(γ(E)) from the kept parts: new parts = old parts + Σ over Δ(E), at the groups that Δ(E) touches.
 
+        Δ(E) itself is not a step: only what it adds to each group leaves the query that computes it.
+
         Counts and sums are subtracted exactly. A minimum or maximum stays unless a deleted value reaches it; only the
         groups where that happens are read again, New(E|K).
         """
         stored = self._stored(node)
         kept = stored.columns
+        touched = change
         if any(part.kind in EXTREMES for part in self.parts):
             # A value that Δ(E) both inserts and deletes was never there, and must not be the best inserted one.
             read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in self.parts if part.argument))))
             change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
-        added = d.shared(Aggregate(change, node.keys, tuple(output for part in self.parts for output in part.added())))
-        old_parts = looked_up(stored, Keys.same(added, node.keys) if node.keys else None)
+        added: Plan = Aggregate(change, node.keys, tuple(output for part in self.parts for output in part.added()))
+        if not d.is_leaf(touched):  # else the keys are known already, and what is added is read once
+            added = touched = d.shared(added)
+        old_parts = looked_up(stored, Keys.same(touched, node.keys) if node.keys else None)
         both = d.shared(self._with_old_parts(node, added, old_parts))
         old = pick(Filter(both, exp.Not(this=_is_null(column(self._rows)))), kept)
 

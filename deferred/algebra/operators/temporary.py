@@ -61,4 +61,5 @@ class Stored(Derived, Leaf):
         return e.picked(e.supports[self.name], self.ids)
 
     def sql(self, w: Writer) -> exp.Query:
-        return w.newest(self, bags.select(map(bags.column, w.held(self)), w.stored(self.name)))
+        rows = w.fetched(self, None) or w.stored(self.name)
+        return w.newest(self, bags.select(map(bags.column, w.held(self)), rows))
