@@ -40,6 +40,8 @@ class Event:
     rows: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     error: BaseException | None = None
+    expected_seconds: float | None = None
+    """What such operations on the view took of late; None where there were none."""
     failed_before: bool = False
     """Whether the operation before this one on the same view had failed."""
     at: datetime = field(default_factory=utc_now)

@@ -176,9 +176,12 @@ def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
         return Event("START", work.id, kind, view.name, mv_path(view.location))
     tables = {table.id: table for table in context.metadata.tables.all()}
     reads = {tables[t].name: tables[t].location for t in view.depends_on if t in tables}
-    before = [op for op in context.metadata.operations.recent(view.name, 2) if op.id != work.id]
+    before = [op for op in context.metadata.operations.recent(view.name, 10) if op.id != work.id]
     failed = bool(before) and before[0].state == "failed"
-    return Event("START", work.id, kind, view.name, mv_path(view.location), reads, failed_before=failed)
+    alike = [sum(op.seconds.values()) for op in before if (op.kind, op.state) == (kind, "succeeded")]
+    expected = sum(alike) / len(alike) if alike else None
+    start = Event("START", work.id, kind, view.name, mv_path(view.location), reads)
+    return replace(start, failed_before=failed, expected_seconds=expected)
 
 
 def _ended(start: Event, work: Work, error: BaseException | None = None) -> Event:

@@ -107,6 +107,10 @@ class Warehouse:
     ) -> None:
         self.close()
 
+    def tasks(self) -> tuple[int, int] | None:
+        """Returns how many tasks Spark has done and how many there are, of what runs now; None where nothing does."""
+        return self._context.engine.tasks()
+
     @property
     def spark(self) -> SparkSession:
         """The Spark session, which is started when it is first asked for."""
