@@ -1,7 +1,7 @@
 # Every target works in a fresh clone: tools/setup.sh sets up .venv and the JDK, and does nothing if they are ready.
 .DEFAULT_GOAL := help
-.PHONY: help demo airflow check test test-airflow tpch lint fuzz stress reliability lock bench bench-compare \
-  bench-report clean errors
+.PHONY: help demo airflow docs dist check test test-airflow tpch lint fuzz stress reliability where lock bench \
+  bench-compare bench-report clean errors
 
 SCALE ?= 0.1
 SUITES ?= views
@@ -25,12 +25,23 @@ airflow: ## start Airflow on the demo data: prints its address and login, Ctrl-C
 	@tools/setup.sh airflow
 	@.venv/bin/python -m deferred.airflow
 
+docs: ## the documentation as a site, in build/site; without a network, and no warning is let through
+	@tools/setup.sh test
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+dist: ## build the wheel and the sdist into build/dist, and install the wheel elsewhere to see that it works
+	@tools/setup.sh test
+	DEFERRED_DIST=1 .venv/bin/python -m pytest -q tests/test_packaging.py
+	.venv/bin/python -m build --no-isolation --outdir build/dist
+	@ls -l build/dist
+
 check: lint ## run this every few minutes: ruff, mypy, all tests without Spark
 	$(PURE)
 
 test: lint ## everything that must hold: ruff, mypy, coverage, all tests, those on Spark and on a real Airflow too
 	$(PURE) --cov --hypothesis-profile=thorough
-	.venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow"
+	.venv/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow"
 
 test-airflow: ## only the tests on a real Airflow and in a real browser
 	@tools/setup.sh test
@@ -72,9 +83,14 @@ reliability: ## every operation killed at every failpoint on both databases, and
 	.venv/bin/python -m tests.reliability
 	.venv/bin/python -m tests.reliability.inputs --n 20000
 
+where: ## one history on a cluster, Spark Connect, PostgreSQL and S3; an executor lost, a full disk: downloads 690 MB once
+	@tools/setup.sh test
+	.venv/bin/python -m tests.where
+
 LOCK = uv pip compile setup.cfg --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 lock: ## write requirements/ anew after a change of setup.cfg: every package with its hashes; needs uv
 	$(LOCK) --output-file requirements/demo.txt
+	$(LOCK) --extra airflow --extra postgres --output-file requirements/airflow.txt
 	$(LOCK) --extra airflow --extra postgres --extra dev --output-file requirements/test.txt
 
 clean: ## remove .venv, caches and files that tests have left

@@ -11,6 +11,7 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
+MAINTAIN = ("auto", "tree")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ViewOptions:
     policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
     target_lag: how old the rows that people read may become; the schedule follows from it.
     refresh_on_read: whether a read of rows that are older than target_lag refreshes the view first.
+    maintain: what is kept beside the view: what its operators need (auto), or also the good rows of a tree of joins.
 
     >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
     2
@@ -38,6 +40,7 @@ class ViewOptions:
     policy: int = 1
     target_lag: str | None = None
     refresh_on_read: bool = False
+    maintain: str = "auto"
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
@@ -68,7 +71,12 @@ class ViewOptions:
 
 OPTION_NAMES = tuple(field.name for field in fields(ViewOptions))
 _DEFAULTS = {field.name: field.default for field in fields(ViewOptions)}
-_CHOICES: Mapping[str, tuple[Any, ...]] = {"scenario": SCENARIOS, "refresh_policy": REFRESH_POLICIES, "policy": (1, 2)}
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "scenario": SCENARIOS,
+    "refresh_policy": REFRESH_POLICIES,
+    "policy": (1, 2),
+    "maintain": MAINTAIN,
+}
 FLAGS = tuple(name for name, value in _DEFAULTS.items() if isinstance(value, bool))
 """The options that are true or false."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -128,6 +129,10 @@ invocation = Invocation()
 def stop(progress: Progress) -> NoReturn:
     """Say in which state Ctrl-C has left things, and exit as a shell expects it."""
     complain(progress.stopped())
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        # Work on other views may wait for long, and Python would wait for it. It is safe to kill at any moment.
+        sys.stdout.flush()
+        os._exit(130)
     sys.exit(130)
 
 
@@ -536,4 +541,20 @@ def step(number: int, scene: Any) -> None:
     _console().print(f"{number}. {scene.title}", style="bold", soft_wrap=True)
     if scene.columns:
         table(None, scene.columns, scene.rows)
+    if scene.bars:
+        say("")
+        bars(scene.bars)
     say("")
+
+
+def bars(values: Sequence[tuple[str, float]], width: int = 60) -> None:
+    """Print a bar for each value, as long as the value is beside the greatest one.
+
+    >>> bars([("write", 0.5), ("refresh", 2.0)], width=8)
+    write    ██ 0.50
+    refresh  ████████ 2.00
+    """
+    longest = max((value for _, value in values), default=0.0) or 1.0
+    names = max((len(name) for name, _ in values), default=0)
+    for name, value in values:
+        say(f"{name:<{names}}  {'█' * round(width * value / longest) or '▏'} {value:.2f}")

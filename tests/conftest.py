@@ -1,7 +1,8 @@
 """One Spark session per worker, one Spark Connect server for the whole suite, warehouses in temporary folders.
 
-`make test` runs two workers. A file stays on one of them; the files that use the Spark Connect server, Airflow's among
-them, stay on the same one, so that there is one such server.
+`make test` runs three workers. A file stays on one of them; the files that use the Spark Connect server, Airflow's among
+them, stay on the same one, so that there is one such server. That worker waits for Airflow half of its time, so on two
+cores the other two have the work of the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-for _profile, _examples in (("quick", 25), ("thorough", 200)):
+for _profile, _examples in (("quick", 25), ("thorough", 80)):
     settings.register_profile(
         _profile,
         max_examples=_examples,
@@ -64,15 +65,18 @@ ON_SERVER = frozenset(
 LONG = (
     "airflow/test_site.py",
     "airflow/test_browser.py",
+    "fuzz/test_views.py",
+    "engine/test_histories.py",
     "engine/test_types.py",
     "engine/test_transactions.py",
-    "engine/test_histories.py",
+    "engine/test_exactly_once.py",
     "tpch/test_on_spark.py",
     "fuzz/test_views_on_spark.py",
-    "sql/test_cost_on_spark.py",
     "engine/test_lost_logs.py",
-    "engine/test_exactly_once.py",
+    "engine/test_fresh.py",
+    "sql/test_cost_on_spark.py",
     "sql/test_families_on_spark.py",
+    "fuzz/test_relevance.py",
 )
 """The files that take longest, longest first: what is begun first leaves short ones to even out the end."""
 

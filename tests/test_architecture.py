@@ -62,6 +62,7 @@ EXCEPTIONS = {
     ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
     ("maintenance/fresh.py", "pyspark.sql"): "the types of what it returns",
     ("terminal.py", "pyspark.sql"): "the type of what is printed",
+    ("demo/many.py", "pyspark.sql"): "the type of its rows",
 }
 """Imports that go another way, each with its reason."""
 
@@ -157,7 +158,8 @@ EFFECTS = {
         {
             "spark/rows.py": "reads",
             "spark/server.py": "writes a temporary table, to load classes",
-            "demo.py": "is another job",
+            "demo/retail.py": "is another job",
+            "demo/many.py": "is another job",
         },
     ),
     "a statement that is not announced": (
@@ -166,6 +168,7 @@ EFFECTS = {
         {
             "maintenance/reading.py": "reads",
             "maintenance/fresh.py": "reads",
+            "log/finding.py": "reads",
             "log/locating.py": "reads",
             "log/sources/timestamps.py": "reads",
         },
@@ -174,7 +177,8 @@ EFFECTS = {
         r"\.(save|saveAsTable|insertInto|parquet|writeTo)\(",
         {"spark/rows.py", "spark/engine.py"},
         {
-            "demo.py": "makes example tables",
+            "demo/retail.py": "makes example tables",
+            "demo/many.py": "makes example tables",
             "airflow/__main__.py": "makes example tables",
             "log/locating.py": "names it in a message",
         },
@@ -186,21 +190,27 @@ EFFECTS = {
     ),
     "a removal": (
         r"\b(rmtree|unlink|rmdir|removedirs|delete_dir|delete_file)\b|\bos\.remove\b",
-        {"maintenance/making.py"},
+        {"log/storage.py"},
         {
             "spark/server.py": "its own file, which is only a hint",
-            "cli/services.py": "the demo's own folder",
             "airflow/local.py": "the demo's own folder",
         },
     ),
     "a folder or file": (
         r"\b(mkdir|makedirs|write_text|write_bytes|copyfile|copytree|create_dir)\b|open_output_stream",
-        {"maintenance/warehouse.py", "metadata/database.py", "cli/tables.py", "log/storage.py"},
+        {
+            "maintenance/warehouse.py",
+            "metadata/database.py",
+            "cli/project.py",
+            "log/storage.py",
+            "maintenance/importing.py",
+        },
         {
             "spark/server.py": "its own file, which is only a hint",
             "airflow/local.py": "the demo's own folder",
             "airflow/decide.py": "a cache, written again when it is missing",
-            "demo.py": "makes an example",
+            "demo/__init__.py": "makes an example",
+            "demo/many.py": "makes a plot",
             "airflow/__main__.py": "makes an example",
             "terminal.py": "what is shown, in a file that the user names",
         },

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from deltalake import write_deltalake
 from deferred import cli, demo, terminal
 from deferred.errors import UnknownObjectError
 from deferred.log.sources import options
+from deferred.sql.viewfile import parse_view
 from tests.conftest import ConnectServer
 
 
@@ -62,8 +65,16 @@ def project(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pyte
 def test_init_makes_everything_ready_and_can_be_repeated(project: Project) -> None:
     assert (project.folder / "conf" / "deferred.toml").read_text() == (demo.examples() / "deferred.toml").read_text()
     assert (project.folder / "warehouse" / "deferred.db").exists()
-    assert (project.folder / "conf" / "views").is_dir()
+    sample = project.folder / "conf" / "views" / "example.sql.sample"
+    assert parse_view(sample.read_text()).name == "sales_by_customer"
+    assert {file.name for file in (project.folder / "dags").iterdir()} == {"views.py", "refresh.py", "sync.py"}
+    assert "/warehouse/" in (project.folder / ".gitignore").read_text()
+    (project.folder / ".gitignore").write_text("mine")
     (project.folder / "conf" / "deferred.toml").write_text('[warehouse]\npath = "elsewhere"')
+    with pytest.raises(SystemExit):
+        cli.main(["init"])
+    assert (project.folder / "elsewhere").is_dir()
+    assert (project.folder / ".gitignore").read_text() == "mine"
     answer = project.json("init")
     assert answer["warehouse"] == str(project.folder / "elsewhere")
 
@@ -151,6 +162,38 @@ def test_the_log_of_a_table_is_chosen_and_the_reason_is_said(project: Project) -
     assert "needs a table, its key" in " ".join(project.fails("track", "t", "plain", "--log", "timestamps").split())
 
 
+def test_every_table_of_a_folder_is_tracked(project: Project) -> None:
+    for place in ("shop/sales", "web/sales", "web/page-views", "warehouse/views/own"):
+        write_deltalake(project.folder / "lake" / place, pa.table({"a": [1]}))
+        write_deltalake(project.folder / place, pa.table({"a": [1]}))
+    project.json("track", "clicks", "lake/web/page-views", "--log", "files")
+    found = project.json("track", "--all", "lake", "--log", "files")["tables"]
+    assert {(table["name"], table["outcome"]) for table in found} == {
+        ("shop_sales", "tracked"),
+        ("web_sales", "tracked"),
+        ("own", "tracked"),
+        ("clicks", "tracked already"),
+    }
+    found = project.json("track", "--all", str(project.folder), "--log", "files")["tables"]
+    assert not any("views/own" in table["location"] for table in found if "lake" not in table["location"])
+    (taken,) = [
+        table for table in found if table["location"].endswith("page-views") and "lake" not in table["location"]
+    ]
+    assert taken["outcome"] == "tracked"
+    assert "does not exist" in project.fails("track", "--all", "./nowhere")
+    (project.folder / "empty").mkdir()
+    assert "no Delta table below" in project.fails("track", "--all", "empty")
+    assert project.run("track", "--all", "lake", "--key", "a")[0] == 2
+    assert project.run("track", "sales")[0] == 2
+
+
+def test_a_shell_completes_commands_and_views(project: Project) -> None:
+    environment = {**os.environ, "COMP_CWORD": "1", "_DEFERRED_COMPLETE": "complete_bash", "COMP_WORDS": "deferred imp"}
+    command = [sys.executable, "-c", "from deferred.cli import main; main()"]
+    done = subprocess.run(command, env=environment, cwd=project.folder, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["import-views"]
+
+
 def test_the_configuration_is_named_when_it_is_wrong(project: Project) -> None:
     (project.folder / "conf" / "deferred.toml").write_text("[warehous]")
     assert "did you mean warehouse" in project.fails("status")
@@ -188,7 +231,9 @@ def test_demo_refuses_a_folder_with_something_in_it(project: Project) -> None:
 
 
 def test_version_and_help(project: Project) -> None:
-    assert project.run("--version")[:2] == (0, "deferred 0.1.0\n")
+    code, out, _ = project.run("--version")
+    assert code == 0
+    assert re.fullmatch(r"deferred [\d.]+ \(Spark 4[\d.]+, Delta 4[\d.]+, delta-rs 1[\d.]+\)\n", out)
     code, out, _ = project.run("--help")
     assert code == 0
     for command in (

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from deferred import cli, demo
-from deferred.config import Settings
 from deferred.sql.viewfile import parse_view, read_view
 from tests.conftest import ConnectServer
 
@@ -39,15 +38,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_the_view_is_the_example(tmp_path: Path) -> None:
     shown, example = parse_view(block("sql")), read_view(demo.examples() / "views" / "high_value_sales.sql")
     assert (shown.name, shown.sql, shown.options) == (example.name, example.sql, example.options)
-
-
-def test_the_configuration_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DEFERRED_DB_PASSWORD", "secret")
-    file = tmp_path / "deferred.toml"
-    file.write_text(block("toml"))
-    settings = Settings.resolve(file)
-    assert settings.metadata_url == "postgresql://deferred:secret@database.example/deferred"
-    assert settings.spark_conf == {"spark.executor.memory": "4g"}
 
 
 def test_every_command_is_in_the_table() -> None:

@@ -1,10 +1,9 @@
-"""docs/SOURCES.md: its examples run as they stand, one after the other."""
+"""docs/SOURCES.md: every kind of log is described, and has an example."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from deferred.log.sources import options
 
@@ -16,9 +15,6 @@ def test_every_log_is_listed() -> None:
         assert len(re.findall(rf"^\| .*`{option}`", TEXT, re.MULTILINE)) == 2, option  # what it is, and what a cut is
 
 
-def test_the_examples_run(warehouse: Any, tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == len(options())
-    names = {"wh": warehouse, "spark": warehouse.spark, "folder": tmp_path}
-    for block in blocks:
-        exec(block, names)
+def test_every_log_has_an_example() -> None:
+    """tests/test_docs.py runs them."""
+    assert len(re.findall(r"^```python$", TEXT, re.MULTILINE)) == len(options())

@@ -23,7 +23,7 @@ def make_project(folder: Path) -> Path:
     """Create the example project with a view over a view, and the DAG files with an ingest DAG."""
     shutil.copytree(demo.examples(), folder / "conf")
     shutil.copytree(ROOT / "docs" / "examples" / "views", folder / "conf" / "views", dirs_exist_ok=True)
-    shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(demo.dag_files(), folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "docs" / "examples" / "ingest.py", folder / "dags")
     return folder / DEFAULT_FILE
 

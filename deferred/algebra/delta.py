@@ -65,7 +65,7 @@ class Differentiator:
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that it is computed once for all its readers. Leaves stay as they are."""
-        if _is_leaf(plan):
+        if self.is_leaf(plan):
             return plan
         name = self.fresh()
         self.steps.append(Step(name, self.reading(plan), when.name if isinstance(when, Temporary) else None))
@@ -74,6 +74,13 @@ class Differentiator:
             if change is plan:
                 self._deltas[node] = temporary
         return temporary
+
+    @staticmethod
+    def is_leaf(plan: Plan) -> bool:
+        """Whether reading a plan costs no more than reading a temporary result: it is one, or columns and constants."""
+        while isinstance(plan, Project) and all(is_column(e) or not columns_of(e) for _, e in plan.outputs):
+            plan = plan.child
+        return isinstance(plan, (Temporary, Change))
 
     def reading(self, plan: Plan) -> Plan:
         """The plan in which every node with a support table is read from it, not computed from the base tables again.
@@ -166,13 +173,6 @@ class Differentiator:
     def bitwise(self, columns: Iterable[str]) -> dict[str, str]:
         """The columns whose equality in SQL is coarser than identity, with their types."""
         return {c: self.types[c] for c in columns if equality_is_coarser(self.types.get(c, ""))}
-
-
-def _is_leaf(plan: Plan) -> bool:
-    """Whether reading a plan costs no more than reading a temporary result: it is one, or columns and constants."""
-    while isinstance(plan, Project) and all(is_column(e) or not columns_of(e) for _, e in plan.outputs):
-        plan = plan.child
-    return isinstance(plan, (Temporary, Change))
 
 
 def differentiate(plan: Plan, changed: Iterable[str], types: Mapping[str, str] | None = None) -> Program:

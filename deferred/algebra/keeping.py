@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from deferred.algebra.operators.outer_join import ANTI, OuterJoin
@@ -39,6 +39,28 @@ def is_kept(plan: Plan) -> bool:
 def over_everything(plan: Plan) -> Strategy:
     """How a node is maintained of which a change anywhere in its input may touch every row."""
     return OVER_KEPT if is_kept(plan) else RECOMPUTED
+
+
+def over_support_tables(plan: Plan, made: Container[str]) -> Plan:
+    """A plan at s_i in which the nodes whose support tables are made are read from there.
+
+    So the support tables of a view are filled one from the other, each with one look at the base tables above them, and
+    the view from all of them. What occurs twice stays one object.
+    """
+    done: dict[Plan, Plan] = {}
+
+    def over(node: Plan) -> Plan:
+        if node not in done:
+            strategy = node.strategy
+            if isinstance(strategy, Keeping):
+                done[node] = pick(strategy.past(node, None), node.columns) if strategy.support in made else node
+            else:
+                children = [over(child) for child in node.children]
+                same = all(new is old for new, old in zip(children, node.children, strict=True))
+                done[node] = node if same else node.with_children(children)
+        return done[node]
+
+    return over(plan)
 
 
 def looked_up(plan: Plan, keys: Keys | None) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deferred.algebra.notation import Labels
-from deferred.algebra.operators import Scan
 from deferred.algebra.plan import Plan
 
 
@@ -11,7 +10,7 @@ def outline(plan: Plan) -> list[str]:
     """The lines of a plan, children below their parents.
 
     >>> from sqlglot import parse_one
-    >>> from deferred.algebra.operators import Aggregate
+    >>> from deferred.algebra.operators import Aggregate, Scan
     >>> sales = Scan("sales", ("shop", "price"), ("c1", "c2"))
     >>> print("\\n".join(outline(Aggregate(sales, ("c1",), (("c3", parse_one("median(c2)")),)))))
     Aggregate · touched groups: reads the changed rows, and in sales all rows of their groups (shop)
@@ -21,7 +20,9 @@ def outline(plan: Plan) -> list[str]:
 
 
 def _lines(plan: Plan, labels: Labels, depth: int) -> list[str]:
-    what = f"Scan {plan.table} ({', '.join(plan.names)})" if isinstance(plan, Scan) else type(plan).__name__
+    what = type(plan).__name__
+    if not plan.children:
+        what += f" {plan.notation(labels)} ({labels.columns(plan.columns)})"
     lines = ["  " * depth + f"{what} · {plan.strategy.name}: reads {plan.reads(labels)}"]
     for child in plan.children:
         lines.extend(_lines(child, labels, depth + 1))

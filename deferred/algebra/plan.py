@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deferred.algebra.operators.temporary import Stored, Temporary
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.strategy import Strategy, SupportTables
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -79,6 +80,12 @@ class Keys:
 Origin: TypeAlias = "tuple[Change | Temporary, str]"
 """A change or a temporary result, and one of its columns."""
 
+Conjunction: TypeAlias = tuple[Scalar, ...]
+"""Conditions that are all true; none of them means true."""
+
+Demands: TypeAlias = Sequence[Conjunction]
+"""What is asked of the rows of a node: a row matters if it meets one of them, for some values of other columns."""
+
 
 class Writer(Protocol):
     """What a node needs to write itself as SQL: its inputs as items of FROM, and where the leaves are read."""
@@ -107,6 +114,10 @@ class Writer(Protocol):
 
     def stored(self, name: str) -> exp.Expr:
         """A support table, in which a key may have several rows: those of earlier batches, and the newest."""
+        ...
+
+    def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
+        """Exactly the rows of a support table with some keys, or all of them, if they are few and were fetched."""
         ...
 
     def held(self, stored: Stored) -> Sequence[str]:
@@ -148,12 +159,15 @@ class Plan(ABC):
     row_by_row: ClassVar[bool]
     """Whether each output row is made of one input row, so that joining the node with a small change is one scan."""
 
+    in_recursion: ClassVar[bool]
+    """Whether a recursion may go through the node: more rows of its inputs never give fewer rows."""
+
     def __init_subclass__(cls, abstract: bool = False) -> None:
         super().__init_subclass__()
         if abstract:
             return
         missing = [name for name in PARTS if getattr(getattr(cls, name), "__isabstractmethod__", False)]
-        missing += [] if hasattr(cls, "row_by_row") else ["row_by_row"]
+        missing += [name for name in FLAGS if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
 
@@ -252,6 +266,14 @@ class Plan(ABC):
         """The rows of a node with free columns for every value of them, and the columns that hold these values."""
 
     @abstractmethod
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """What is asked of the rows of each input, from what is asked of the node's own; see `relevance.conditions`."""
+
+    @abstractmethod
+    def known(self, c: Conditions) -> Conjunction:
+        """What holds for every row of the node, whatever the tables hold."""
+
+    @abstractmethod
     def figure2(self, f: Figure2) -> Pair:
         """What the change deletes and adds, by the rule of Figure 2 that is the node's own."""
 
@@ -287,6 +309,7 @@ class Plan(ABC):
 
 
 PARTS = tuple(sorted(Plan.__abstractmethods__))
+FLAGS = ("row_by_row", "in_recursion")
 """What every operator must define."""
 
 
@@ -302,7 +325,14 @@ class Leaf(Plan, abstract=True):
         assert not children
         return self
 
+    @property
+    def expressions(self) -> tuple[Scalar, ...]:
+        return ()
+
     def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return ()
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
         return ()
 
 
@@ -326,6 +356,36 @@ class Unary(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
+class Binary(Plan, abstract=True):
+    """A node with two inputs."""
+
+    left: Plan
+    right: Plan
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: Sequence[Plan]) -> Self:
+        left, right = children
+        return replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True, eq=False)
+class Nary(Plan, abstract=True):
+    """A node with any number of inputs."""
+
+    inputs: tuple[Plan, ...]
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        return self.inputs
+
+    def with_children(self, children: Sequence[Plan]) -> Self:
+        return replace(self, inputs=tuple(children))
+
+
+@dataclass(frozen=True, eq=False)
 class Barrier(Plan, abstract=True):
     """A node that joins nothing, and that no condition moves out of or through."""
 
@@ -340,10 +400,65 @@ class Barrier(Plan, abstract=True):
 
 
 @dataclass(frozen=True, eq=False)
+class RowByRow(Plan, abstract=True):
+    """A node that looks at one row at a time: of a change it makes its own change, and reads nothing else."""
+
+    row_by_row = True
+    in_recursion = True
+    looked_up_by = ()
+
+    @property
+    def strategy(self) -> Strategy:
+        from deferred.algebra.strategy import LINEAR
+
+        return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
+
+    def reads(self, labels: Labels) -> str:
+        return "the changed rows"
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.linear(self)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryLeaf(Barrier, Leaf, abstract=True):
+    """A leaf of a query: rows that are there, of which nothing is computed and nothing kept."""
+
+    in_recursion = True
+    one_row = False
+    looked_up_by = ()
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        return None
+
+    def origin(self, name: str) -> Origin | None:
+        return None
+
+    def restricted(self, keys: Keys) -> Plan:
+        from deferred.algebra.operators.restrict import Restrict
+
+        return Restrict(self, keys)
+
+    @property
+    def strategy(self) -> Strategy:
+        from deferred.algebra.strategy import LINEAR
+
+        return LINEAR
+
+    def supported(self, tables: SupportTables) -> Plan:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
 class Derived(Plan, abstract=True):
     """A node that only rules create: it is evaluated and rendered, never differentiated or pruned."""
 
     row_by_row = False
+    in_recursion = False
 
     def _not_in_queries(self, what: str) -> TypeError:
         return TypeError(f"{type(self).__name__} occurs only in derived plans, so it has no {what}.")
@@ -391,6 +506,12 @@ class Derived(Plan, abstract=True):
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise self._not_in_queries("free columns")
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        raise self._not_in_queries("rows that matter")
+
+    def known(self, c: Conditions) -> Conjunction:
+        raise self._not_in_queries("rows that matter")
 
     def figure2(self, f: Figure2) -> Pair:
         raise self._not_in_queries("rule in Figure 2")

@@ -59,11 +59,15 @@ class Loop:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """How a support table moves to s_c: its new rows, and the keys of deleted ones; without `keys` it is replaced."""
+    """How a support table moves to s_c: its new rows, and the keys of deleted ones; without `keys` it is replaced.
+
+    With `when`, it moves only if that step has rows.
+    """
 
     rows: Plan
     gone: Plan | None
     keys: tuple[str, ...]
+    when: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,11 @@ class Run:
 
     rows: dict[str, int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
+
+    def moves(self, program: Program) -> dict[str, Upkeep]:
+        """The support tables that have something to move to, and how."""
+        supports = program.supports.items()
+        return {name: upkeep for name, upkeep in supports if upkeep.when is None or self.rows[upkeep.when]}
 
     def report(self, program: Program) -> dict[str, dict[str, int]]:
         """For each recursion: its rounds, the rows that were overestimated to be deleted, and those put back."""

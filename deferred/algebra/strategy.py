@@ -7,6 +7,7 @@
 | Counted (operators/counted.py) | the kept parts of the touched groups | parts per group |
 | KeptRows (operators/limit.py) | the kept first rows | first rows |
 | KeptValues (operators/kept.py) | kept values | values with counts |
+| GoodCounters (operators/good_counters.py) | the kept counts of the changed rows | rows with counts |
 | OverKept | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.operators.aggregate import Aggregate
+    from deferred.algebra.operators.distinct import Distinct
     from deferred.algebra.operators.limit import Limit
     from deferred.algebra.operators.recursion import Recursion
     from deferred.algebra.operators.window import Window
@@ -32,6 +34,8 @@ class Strategy:
     """How a node is maintained; `explain` shows `name`."""
 
     name: ClassVar[str]
+    absorbs: ClassVar[bool] = False
+    """Whether most changes of its input leave the node as it is, so that a step for its change is worth skipping."""
 
 
 class Linear(Strategy):
@@ -108,6 +112,10 @@ class SupportTables(Protocol):
 
     def counted(self, node: Aggregate) -> Plan:
         """The aggregate over kept parts, or over kept values, itself where neither is possible."""
+        ...
+
+    def good_counters(self, node: Distinct) -> Plan:
+        """ε with the counts of its rows kept, itself where they are not wanted or not possible."""
         ...
 
     def over_kept_rows(self, node: Limit | Window) -> Plan:

@@ -115,3 +115,12 @@ def has_no_order(type_: str) -> bool:
     (True, False)
     """
     return any(kind in type_.lower() for kind in ("map<", "variant"))
+
+
+def is_not_stored(type_: str) -> bool:
+    """Whether Delta has no such type, alone or inside another: intervals, and that of NULL alone.
+
+    >>> is_not_stored("interval day to second"), is_not_stored("array<void>"), is_not_stored("int")
+    (True, True, False)
+    """
+    return any(kind in type_.lower() for kind in ("interval", "void"))

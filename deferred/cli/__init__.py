@@ -12,7 +12,7 @@ from deferred.errors import DeferredError
 
 # isort: off
 # Each of these adds its commands, and --help lists them in this order.
-from deferred.cli import tables, views, maintain, transactions, show, services  # noqa: F401
+from deferred.cli import project, tables, views, maintain, transactions, show, services  # noqa: F401
 # isort: on
 
 

@@ -25,15 +25,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Materialized views on Spark and Delta Lake, kept up to date incrementally.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False)]
-ViewNames = Annotated[list[str] | None, typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False)]
+
+
+def _views_beginning(incomplete: str) -> list[str]:
+    """The names of views, for the completion of a shell: none where there is no warehouse."""
+    from deferred.metadata import Metadata
+
+    try:
+        with Metadata.open(settings().metadata_url) as metadata:
+            return [view.name for view in metadata.views.all() if view.name.startswith(incomplete)]
+    except DeferredError:
+        return []
+
+
+ViewName = Annotated[
+    str,
+    typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False, autocompletion=_views_beginning),
+]
+ViewNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False, autocompletion=_views_beginning),
+]
 All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
 Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]
 Limit = Annotated[int, typer.Option(min=0, help="Show at most this many rows; 0 shows all.")]
@@ -51,7 +69,10 @@ invocation = Invocation()
 
 def _version(wanted: bool) -> None:
     if wanted:
-        terminal.say(f"deferred {__version__}")
+        from importlib.metadata import version
+
+        parts = {"Spark": "pyspark", "Delta": "delta-spark", "delta-rs": "deltalake"}
+        terminal.say(f"deferred {__version__} ({', '.join(f'{name} {version(of)}' for name, of in parts.items())})")
         raise typer.Exit
 
 
@@ -116,18 +137,13 @@ def view_names(warehouse: Warehouse, views: list[str] | None, every: bool) -> li
     return list(dict.fromkeys(views))
 
 
-def each(views: Sequence[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, DeferredError]]:
+def each(
+    warehouse: Warehouse, views: Sequence[str], work: Callable[[str], Any]
+) -> tuple[list[Any], dict[str, DeferredError]]:
     """Returns the results and the failures of some work on every view; the failure of a single view is raised."""
-    done: list[Any] = []
-    failed: dict[str, DeferredError] = {}
-    for view in views:
-        try:
-            done.append(work(view))
-        except DeferredError as error:
-            if len(views) == 1:
-                raise
-            failed[view] = error
-    return done, failed
+    if len(views) == 1:
+        return [work(views[0])], {}
+    return warehouse.side_by_side(views, work)
 
 
 def errors_of(failed: dict[str, DeferredError]) -> dict[str, Any]:

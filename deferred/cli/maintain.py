@@ -102,7 +102,7 @@ def replay(
 def verify(views: ViewNames = None, every: All = False, as_json: Json = False) -> None:
     """Check that the scenario's invariant and both minimality conditions hold."""
     with opened("Verifying") as warehouse:
-        done, failed = each(view_names(warehouse, views, every), warehouse.verify)
+        done, failed = each(warehouse, view_names(warehouse, views, every), warehouse.verify)
     rows = [
         (v.view, v.scenario, "holds" if check.holds else "DOES NOT HOLD", check.condition)
         for v in done
@@ -131,6 +131,6 @@ def _operate(
     views: list[str] | None, every: bool, doing: str, work: Callable[[Warehouse, str], Operation], as_json: bool
 ) -> None:
     with opened(f"{doing} {', '.join(views or ['all views'])}") as warehouse:
-        done, failed = each(view_names(warehouse, views, every), lambda view: work(warehouse, view))
+        done, failed = each(warehouse, view_names(warehouse, views, every), lambda view: work(warehouse, view))
     terminal.answer({"operations": done, **errors_of(failed)}, as_json, lambda: terminal.operations(done))
     exit_with(failed)

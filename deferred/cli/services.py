@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +9,8 @@ from typing import Annotated
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, app, settings
-from deferred.config import DEFAULT_FILE
+from deferred.cli.common import Json, app, opened, settings
+from deferred.demo import MANY
 from deferred.errors import ConfigurationError
 from deferred.progress import Progress
 
@@ -23,31 +22,46 @@ app.add_typer(database, name="db")
 
 @app.command()
 def demo(
-    path: Annotated[Path | None, typer.Option(help="A folder to keep; a temporary one by default.")] = None,
+    path: Annotated[
+        Path | None, typer.Option(help="An empty or new folder for its tables; a temporary one by default.")
+    ] = None,
+    sales: Annotated[int, typer.Option(min=0, help="How many sales the second act has; 0 leaves it out.")] = MANY,
     as_json: Json = False,
 ) -> None:
-    """See it work on the paper's example: tables, a view, changes, propagate, partial refresh, verify."""
+    """See it work: the paper's example on a few rows, then its four scenarios over a million, measured."""
     from deferred import demo as story
 
     folder = Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path
     steps = []
-    try:
-        with terminal.quiet(Progress("Starting Spark")) as noise:
-            for number, step in enumerate(story.play(folder), start=1):
-                steps.append(step)
-                if not as_json:
-                    with noise.lifted():
-                        terminal.step(number, step)
-    finally:
-        if path is None:
-            shutil.rmtree(folder, ignore_errors=True)
-    terminal.answer(
-        {"steps": steps},
-        as_json,
-        lambda: (
-            None if path is None else terminal.say(f"Look around: deferred --config {folder / DEFAULT_FILE} status")
-        ),
-    )
+    with terminal.quiet(Progress("Starting Spark")) as noise:
+        for number, step in enumerate(story.play(folder, sales), start=1):
+            steps.append(step)
+            if not as_json:
+                with noise.lifted():
+                    terminal.step(number, step)
+
+    def show() -> None:
+        terminal.say(f"Everything is in {folder}: remove it when you like, or go on with it:")
+        for command in (f"cd {folder}", "deferred engine start", "deferred status", "deferred apply"):
+            terminal.say(f"  {command}")
+
+    terminal.answer({"steps": steps, "folder": str(folder)}, as_json, show)
+
+
+@app.command()
+def recover(as_json: Json = False) -> None:
+    """Make the metadata database again, after it was lost or restored from an old backup."""
+    with opened("Reading the catalog and Delta's logs") as warehouse:
+        done = warehouse.recover()
+
+    def show() -> None:
+        for what, names in (("Tables", done.tables), ("Views", done.views)):
+            terminal.say(f"{what}: {', '.join(names) or 'none was missing'}.")
+        terminal.say(f"Transactions: {done.transactions}.")
+        for note in done.notes:
+            terminal.say(note)
+
+    terminal.answer(done.to_dict(), as_json, show)
 
 
 @engine.command("start")

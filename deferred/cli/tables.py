@@ -1,52 +1,16 @@
-"""Commands on the warehouse itself and its base tables."""
+"""Commands on base tables."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from deferred import failpoints, terminal
-from deferred.cli.common import Json, Limit, Until, app, check_moments, invocation, opened
-from deferred.config import DEFAULT_FILE
+from deferred import terminal
+from deferred.cli.common import Json, Limit, Until, app, check_moments, opened
 from deferred.errors import InvalidInputError
-
-
-@app.command()
-def init(
-    folder: Annotated[Path, typer.Argument(help="The folder of the project.")] = Path(), as_json: Json = False
-) -> None:
-    """Create a project: conf/deferred.toml, the warehouse folder, the metadata database."""
-    from deferred import demo
-    from deferred.maintenance.warehouse import Warehouse
-    from deferred.metadata import Metadata
-
-    file = invocation.config or (Path(os.environ["DEFERRED_CONFIG"]) if os.environ.get("DEFERRED_CONFIG") else None)
-    if file is None:
-        file = folder / DEFAULT_FILE
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            failpoints.reached("configuration file")
-            draft = file.with_suffix(".new")  # a copy that is interrupted must not look like the complete file
-            shutil.copyfile(demo.examples() / "deferred.toml", draft)
-            draft.replace(file)
-    with Warehouse.open(file) as warehouse:
-        settings = warehouse.settings
-    failpoints.reached("folder of views")
-    settings.views_folder.mkdir(parents=True, exist_ok=True)
-    with Metadata.open(settings.metadata_url) as metadata:
-        answer = {
-            "config": str(file),
-            "warehouse": settings.path,
-            "metadata": metadata.url,
-            "views": str(settings.views_folder),
-        }
-    terminal.answer(answer, as_json, lambda: terminal.pairs("The warehouse is ready.", answer))
 
 
 class _Track(TyperCommand):
@@ -63,8 +27,18 @@ class _Track(TyperCommand):
 
 @app.command(cls=_Track)
 def track(
-    name: Annotated[str, typer.Argument(help="The name that views use.")],
-    location: Annotated[str, typer.Argument(help="Path of the table, or its name in Spark's catalog.")],
+    name: Annotated[str | None, typer.Argument(help="The name that views use.", show_default=False)] = None,
+    location: Annotated[
+        str | None, typer.Argument(help="Path of the table, or its name in Spark's catalog.", show_default=False)
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--all",
+            metavar="FOLDER|SCHEMA",
+            help="Every Delta table below a folder, or of a schema in Spark's catalog, under its own name.",
+        ),
+    ] = None,
     key: Annotated[list[str] | None, typer.Option(help="A column of the key; repeat it, or write a,b.")] = None,
     references: Annotated[
         list[str] | None,
@@ -82,7 +56,14 @@ def track(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Track a table, so that views can read it."""
+    """Track a table, so that views can read it; or every table of a folder or schema."""
+    if every is not None:
+        if name is not None or key or references or columns or updated_at or deletions:
+            raise typer.BadParameter("--all takes a folder or schema, and nothing of one table but --log.")
+        _track_all(every, log, as_json)
+        return
+    if name is None or location is None:
+        raise typer.BadParameter("Name a table and its path, or use --all with a folder or a schema.")
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
     reason = None
     with opened(f"Tracking {name}") as warehouse:
@@ -96,6 +77,18 @@ def track(
         {"table": record, **({"log": log, "reason": reason} if reason else {})},
         as_json,
         lambda: terminal.say(f"Table {record.name} is tracked: {record.location}.{why}"),
+    )
+
+
+def _track_all(where: str, log: str, as_json: bool) -> None:
+    with opened(f"Tracking the tables of {where}") as warehouse:
+        found = warehouse.track_all(where, log)
+    terminal.answer(
+        {"tables": found},
+        as_json,
+        lambda: terminal.table(
+            None, ("table", "outcome", "location", ""), [(f.name, f.outcome, f.location, f.reason) for f in found]
+        ),
     )
 
 

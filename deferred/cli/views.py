@@ -9,7 +9,7 @@ import typer
 from deferred import terminal
 from deferred.cli.common import Json, ViewName, app, errors_of, exit_with, opened, settings
 from deferred.errors import DeferredError
-from deferred.options import REFRESH_POLICIES, SCENARIOS
+from deferred.options import MAINTAIN, REFRESH_POLICIES, SCENARIOS
 
 
 @app.command()
@@ -33,6 +33,7 @@ def create(
     refresh_on_read: Annotated[
         bool | None, typer.Option("--refresh-on-read", help="A read of rows older than target_lag refreshes first.")
     ] = None,
+    maintain: Annotated[str | None, typer.Option(help=f"One of {', '.join(MAINTAIN)}.")] = None,
     as_json: Json = False,
 ) -> None:
     """Create a materialized view and fill it."""
@@ -47,6 +48,7 @@ def create(
         "policy": policy,
         "target_lag": target_lag,
         "refresh_on_read": refresh_on_read,
+        "maintain": maintain,
     }
     options = {name: value for name, value in given.items() if value is not None}
     if query is not None:

@@ -14,12 +14,15 @@ from urllib.parse import unquote
 
 from deferred.algebra.nested import extends
 from deferred.errors import StorageError
+from deferred.log import object_store
+from deferred.log.storage import files_of
 from deferred.spark.engine import read_mark
 from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
 FEED = "delta.enableChangeDataFeed"
@@ -80,12 +83,11 @@ class DeltaLog:
     """The log of the Delta table at a location, up to the version that was the newest when it was opened."""
 
     def __init__(self, location: str) -> None:
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         self.location = location
         try:
-            self._table = DeltaTable(location)
+            self._table = _opened(location)
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(
                 f"{location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if its "
@@ -192,11 +194,10 @@ class DeltaLog:
 
     def missing_at(self, version: int) -> str | None:
         """A file that the table's rows at a version are in and that no longer exists, None if all are there."""
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            table = DeltaTable(self.location, version=version)
+            table = _opened(self.location, version)
         except (DeltaError, ValueError):  # the log does not reach back so far, if something of it is gone
             return self.absent([commit_file(number) for number in range(version, -1, -1)])
         return self.absent(self._paths(table))
@@ -215,11 +216,11 @@ class DeltaLog:
 
     @cached_property
     def _files(self) -> FileSystem:
-        """The files of the table, through the object store of delta-rs and its credentials."""
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
+        return files_of(self.location)
 
-        return PyFileSystem(DeltaStorageHandler(self.location))
+    def opened(self, path: str) -> NativeFile:
+        """A file of the table, relative to it, for reading."""
+        return self._files.open_input_file(path)
 
     def rows(self, partition: str, values: Sequence[str], most: int) -> pa.Table | None:
         """The rows of some partitions, None where there are more than `most` or delta-rs cannot read the table."""
@@ -282,18 +283,19 @@ class DeltaLog:
     def files_at(self, version: int) -> list[dict[str, Any]]:
         """The files of the table at a version with their statistics; none where delta-rs cannot tell."""
         import pyarrow as pa
-        from deltalake import DeltaTable
 
         try:
-            table = DeltaTable(self.location, version=version)
+            table = _opened(self.location, version)
             return list(pa.table(table.get_add_actions(flatten=True)).to_pylist())
         except Exception:  # a version that was cleaned up, or a feature that delta-rs does not know
             return []
 
     def _shape_at(self, version: int) -> Shape:
-        from deltalake import DeltaTable
+        return _shape(_metadata_of(_opened(self.location, version)))
 
-        return _shape(_metadata_of(DeltaTable(self.location, version=version)))
+    def files(self, most: int) -> list[dict[str, Any]]:
+        """The files of the table with their statistics; none where there are more than `most`."""
+        return self.files_at(self.version) if len(self._table.file_uris()) <= most else []
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing."""
@@ -301,6 +303,12 @@ class DeltaLog:
             return int(self._table.count())
         except Exception:
             return None
+
+
+def _opened(location: str, version: int | None = None) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(location, version=version, storage_options=object_store.options(location))
 
 
 def _metadata_of(table: DeltaTable) -> dict[str, Any]:
@@ -326,7 +334,7 @@ def is_delta(location: str) -> bool:
     from deltalake import DeltaTable
 
     try:
-        return bool(DeltaTable.is_deltatable(location))
+        return bool(DeltaTable.is_deltatable(location, object_store.options(location)))
     except Exception:
         return False
 

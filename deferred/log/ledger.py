@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
+from deferred.errors import DeferredError, MetadataError
 from deferred.log.context import Context
 from deferred.log.delta_log import TICK, Commit
 from deferred.log.sources import source_of
@@ -16,20 +18,44 @@ transaction of another warehouse on the same table."""
 
 
 def sync(context: Context, tables: Iterable[TableRecord], recover: Recover) -> int:
-    """Enter the new commits of the tables into the ledger. Returns the number of new commits.
+    """Enter the new commits of the tables into the ledger. Returns the number of new commits."""
+    found, failures = sync_reachable(context, tables, recover)
+    for error in failures.values():
+        raise error
+    return found
+
+
+def sync_reachable(
+    context: Context, tables: Iterable[TableRecord], recover: Recover
+) -> tuple[int, dict[str, DeferredError]]:
+    """Enter the new commits of those tables that can be read. Returns their number, and why others cannot, by name.
 
     A transaction that ends while the tables are read one by one would be seen only in the later ones. So the tables
-    are read again until no new transaction is found: then the ledger has all commits of every transaction it has.
+    are read again until no new transaction is found: then the ledger has all commits of every transaction it has. Of a
+    transaction in a table that cannot be read it may lack some; but no cut is made of that table without reading it.
     """
-    listed = list(tables)
+    listed, failures = list(tables), dict[str, DeferredError]()
+
+    @contextmanager
+    def noting(table: TableRecord) -> Iterator[None]:
+        try:
+            yield
+        except DeferredError as error:
+            failures[table.name] = error
+
     for table in listed:
-        source_of(context, table).pull()
+        with noting(table):
+            source_of(context, table).pull()
     total, fresh = 0, True
     while fresh:
-        entries = [entry for table in listed for entry in _sync_table(context, table, recover)]
+        entries: list[LedgerEntry] = []
+        for table in listed:
+            if table.name not in failures:
+                with noting(table):
+                    entries += _sync_table(context, table, recover)
         total += len(entries)
         fresh = any(entry.transaction_id for entry in entries)
-    return total
+    return total, failures
 
 
 def _sync_table(context: Context, table: TableRecord, recover: Recover) -> list[LedgerEntry]:
@@ -41,6 +67,12 @@ def _sync_table(context: Context, table: TableRecord, recover: Recover) -> list[
         return []
     names = {name for commit in commits if (name := _transaction(commit))}
     transactions = {name: record for name in names if (record := recover(name)) is not None}
+    forgotten = [c for c in commits if c.mark and _transaction(c) not in transactions and c.mark.get("warehouse")]
+    if any(commit.mark["warehouse"] == context.root for commit in forgotten if commit.mark):
+        raise MetadataError(
+            f"Table {table.name} has commits of transactions of this warehouse that the metadata database does not "
+            f"know: the database is older than the tables. Run `deferred recover`, which brings it up to date."
+        )
     if names:
         commits = _settled(source_of(context, table).commits(known), transactions)  # recovering may have added some
     if source.columns != table.columns:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from deferred.errors import (
     InvalidInputError,
     InvalidNameError,
+    MetadataError,
     NameTakenError,
     UnknownObjectError,
     nearest,
 )
+from deferred.log.catalog import FOLDER, Catalog
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.log.locating import Given, locate
@@ -36,8 +38,13 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_free(context: Context, name: str) -> None:
-    """Refuse a name that a tracked table or a view has."""
+    """Refuse a name that a tracked table or a view has, and any name in a database that was lost and begun anew."""
     taken = context.metadata.tables.find(name)
+    if taken is None and not context.metadata.tables.all() and Catalog(context.root).tables():
+        raise MetadataError(
+            f"The metadata database is empty, but the warehouse {context.root} has tables: the database was lost. Run "
+            f"`deferred recover` first; or remove {context.folder(FOLDER)} to begin anew without them."
+        )
     if taken is not None:
         raise NameTakenError(
             f"There is a {class_of(taken).noun} {taken.name} already. Choose another name, or drop it first."

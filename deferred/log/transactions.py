@@ -180,11 +180,12 @@ def finish(context: Context, record: TransactionRecord, held: Held) -> None:
     if record.state == "prepared":
         # A statement that changed no row may leave no commit; but it ran, when one after it did.
         done = max((c.mark["version"] for c in undoing.commits(context, record) if c.mark), default=0)
+        origin = {"of": len(record.statements), "warehouse": context.root}
         try:
             for number, statement in enumerate(record.statements, start=1):
                 if number > done:
                     with context.engine.meaning(statement.get("settings")):
-                        context.engine.commit(statement["sql"], undoing.mark(record.id, number))
+                        context.engine.commit(statement["sql"], undoing.mark(record.id, number, **origin))
             if held.lease.left_by or record.owner != context.owner:
                 undoing.shut_out(context, record)  # the process before may have sent one that changed no row here
         except LeaseLostError:

@@ -75,8 +75,9 @@ def lease_name(transaction: str) -> str:
     return f"transaction:{transaction}"
 
 
-def mark(transaction: str, number: int) -> Mark:
-    return Mark(f"deferred-transaction-{transaction}", number, {"kind": "transaction", "transaction": transaction})
+def mark(transaction: str, number: int, **more: Any) -> Mark:
+    details = {"kind": "transaction", "transaction": transaction, **more}
+    return Mark(f"deferred-transaction-{transaction}", number, details)
 
 
 def touched(context: Context, record: TransactionRecord) -> list[TableRecord]:

@@ -346,6 +346,8 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     if cut is None or found is None:
         return Recomputed("The new rows do not follow from the old ones by a condition, columns or branches alone.")
     if isinstance(found, OfView):
+        if found.outputs is None and found.condition is None:
+            return FromView("The rows of the view stay; what is kept beside them is made anew.", found)
         if found.outputs is None:
             return FromView("The new rows are those of the view for which one more condition holds.", found)
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
@@ -392,8 +394,12 @@ def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
 
 
 def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
-    """Whether two definitions have one plan, up to the ids of its columns, over the same tables and types."""
+    """Whether two definitions have one plan, up to the ids of its columns, over the same tables and types.
+
+    The same rows must be kept beside the view too: what no propagate brings along is not right later.
+    """
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
+    tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
     return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deferred.algebra.bags import COUNT, net, select
+from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
-from deferred.log.sources import source_of
+from deferred.log.small_changes import meeting, netted
+from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark.sizing import settings_for
-from deferred.spark.temporaries import UNKNOWN, Temporaries
+from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
+from deferred.sql.dialect import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def base_tables(context: Context, view: ViewRecord) -> list[TableRecord]:
@@ -48,6 +56,8 @@ class Logs:
 
     tables: Mapping[str, exp.Table]
     rows: Mapping[str, int]
+    local: Mapping[str, pa.Table] = field(default_factory=dict)
+    """The rows of those that are at the driver."""
 
     @property
     def changed(self) -> dict[str, exp.Table]:
@@ -91,6 +101,20 @@ def size(context: Context, definition: Definition, since: Cut, cut: Cut) -> Size
     return Size(_total(changed), _total(rows))
 
 
+def unread(context: Context, view: ViewRecord, definition: Definition) -> Logs | None:
+    """About how many rows of each table have changed since the last propagate, by Delta's logs; no row is read."""
+    if view.propagated is None:
+        return None
+    rows = {}
+    for name, table in definition.tables.items():
+        source, after = source_of(context, table), view.propagated.versions[table.id]
+        found = source.changed_rows(after, source.version) if source.version > after else 0
+        if found is None:
+            return None
+        rows[name] = found
+    return Logs({}, rows)
+
+
 def _total(numbers: list[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
@@ -119,6 +143,32 @@ def net_logs(
             continue
         source = source_of(context, table)
         with source.guarded(after, upto):
-            net = source.net_changes(after, upto, columns, None if relevant is None else relevant[name])
-            logs[name] = temporaries.compute(f"log{number}", net, expected)
-    return Logs(logs, {name: temporaries.rows(log) for name, log in logs.items()})
+            where = None if relevant is None else relevant[name]
+            logs[name] = _net_log(source, after, upto, columns, where, temporaries, f"log{number}", expected)
+    local = {name: rows for name, log in logs.items() if (rows := temporaries.local(log)) is not None}
+    return Logs(logs, {name: temporaries.rows(log) for name, log in logs.items()}, local)
+
+
+def _net_log(
+    source: Source,
+    after: int,
+    upto: int,
+    columns: Columns,
+    where: exp.Expr | None,
+    temporaries: Temporaries,
+    name: str,
+    expected: int,
+) -> exp.Table:
+    """One net log. Few rows are read at the driver, and netted there if nothing has to be evaluated for that."""
+    rows = source.small_changes(after, upto, columns, LOCAL_ROWS) if expected <= LOCAL_ROWS else None
+    if rows is None:
+        return temporaries.compute(name, source.net_changes(after, upto, columns, where), expected)
+    types = ", ".join(f"{quoted(column)} {type_}" for column, type_ in [*columns, (COUNT, "bigint")])
+    meant = meeting(rows, where)
+    few = None if meant is None else netted(meant)
+    if few is not None:
+        return temporaries.put(name, few, types)
+    all_ = temporaries.put(f"{name}_rows", rows, types)
+    return temporaries.compute(
+        name, net(all_ if where is None else select([exp.Star()], all_).where(where), columns), expected
+    )

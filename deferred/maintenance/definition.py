@@ -41,6 +41,8 @@ class Definition:
     whole: str | None = None
     recursions: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
+    supports: Mapping[str, exp.Table] = field(default_factory=dict)
+    """Where its support tables are, if its plan reads them instead of computing their rows."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
 
@@ -99,8 +101,10 @@ def refuse_early(context: Context, sql: str, strict: bool) -> None:
         define(context, sql, strict, Types(ask))
 
 
-def define(context: Context, sql: str, strict: bool, types: Types | None = None) -> Definition:
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
     """Bind a new view against the tables as they are now; Spark says which types its expressions have.
+
+    `maintain` is the view's option of that name: what is kept beside the view.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
     """
@@ -118,7 +122,7 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None)
         return record.name, schemas[record.name]
 
     try:
-        bound = bind(sql, catalog, types)
+        bound = bind(sql, catalog, types, maintain)
         _refuse_uncomparable(bound)
         definition = Definition(sql, bound, records, schemas, names, types)
     except (NondeterministicSQLError, UnsafeSQLError):
@@ -192,7 +196,7 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
         return name, schemas[name]
 
     types = Types(ask or context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types)
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
     return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
 
 
@@ -221,6 +225,8 @@ class Pinned:
         return self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
+        if name in self.definition.supports:
+            return self.definition.supports[name]
         return delta_table(support_path(self.location, name), self.supports[name])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from deferred.algebra.notation import notation
@@ -12,6 +13,7 @@ from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.advice import Subject, advice
+from deferred.maintenance.base_logs import unread
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.strategies import choose
 from deferred.metadata import TableRecord, ViewRecord
@@ -27,6 +29,8 @@ class Explanation:
     invariant: str
     strategy: str
     reason: str
+    estimates: dict[str, dict[str, Any]]
+    """For each strategy that is compared, what it would cost to compute what has changed so far."""
     plan: tuple[str, ...]
     query: str
     equations: tuple[str, ...]
@@ -44,10 +48,14 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
     def __str__(self) -> str:
         parts = [
             f"View {self.view}, scenario {self.scenario}: {self.invariant}",
             f"Strategy: {self.strategy}. {self.reason}",
+            *(f"  {name}: {_written(cost)}" for name, cost in self.estimates.items()),
             "What each part reads when something has changed:",
             *(f"  {line}" for line in self.plan),
             "What it costs now:",
@@ -73,6 +81,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     with context.engine.meaning(view.definition.settings):
         definition = definitions.load(context, view)
     scenario, choice = scenario_of(view), choose(context, view, definition)
+    compared = _compared(context, view, definition) if choice.alternative is not None else {}
     key = view.definition.key
     return Explanation(
         view=view.name,
@@ -80,6 +89,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         invariant=str(scenario.invariant),
         strategy=str(choice),
         reason=choice.reason,
+        estimates=compared,
         plan=choice.strategy.reads(definition),
         query=notation(definition.plan) if definition.bound is not None else "Q",
         equations=choice.strategy.equations(definition),
@@ -151,6 +161,27 @@ def _row_count(context: Context, table: TableRecord) -> int | None:
         return source_of(context, table).row_count()
     except DeferredError:
         return None
+
+
+def _compared(context: Context, view: ViewRecord, definition: definitions.Definition) -> dict[str, dict[str, Any]]:
+    """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
+    try:
+        pending = unread(context, view, definition)
+        compared = {} if pending is None else choose(context, view, definition, pending).costs
+    except DeferredError:
+        return {}
+    return {name: cost.to_dict() for name, cost in compared.items()}
+
+
+def _written(cost: dict[str, Any]) -> str:
+    """
+    >>> _written({"seconds": 1.25, "rows": 1200, "bytes": 3_000_000, "reason": "by the sizes alone"})
+    'about 1.2 s for what has changed so far: 1,200 rows, 3.0 MB to read (by the sizes alone)'
+    """
+    return (
+        f"about {cost['seconds']:.1f} s for what has changed so far: {cost['rows']:,} rows, "
+        f"{cost['bytes'] / 1e6:,.1f} MB to read ({cost['reason']})"
+    )
 
 
 def _relevance(definition: definitions.Definition) -> dict[str, str | None]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+from sqlglot import exp
 
-from deferred import failpoints
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.log.delta_log import readable
+from deferred.log.storage import Storage
 from deferred.log.tracking import trusted_again
 from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, differential_path, mv_path
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
-from deferred.spark.engine import Engine
+from deferred.spark.engine import Engine, Mark
 
 # Without deletion vectors, which other readers may not know: MV is a plain Delta table.
 _PLAIN = {"delta.enableDeletionVectors": "false"}
@@ -27,6 +27,11 @@ def make_differential(engine: Engine, location: str, columns: Columns) -> None:
 def make_mv(engine: Engine, location: str, columns: Columns) -> None:
     """Create MV, empty."""
     bags.create(engine, mv_path(location), columns, (), _PLAIN)
+
+
+def make_filled_mv(engine: Engine, location: str, columns: Columns, rows: exp.Query, mark: Mark) -> None:
+    """Create MV with the rows of a query."""
+    bags.create_filled(engine, mv_path(location), columns, rows, mark, _PLAIN)
 
 
 def mend(context: Context, view: ViewRecord) -> None:
@@ -44,12 +49,5 @@ def mend(context: Context, view: ViewRecord) -> None:
 
 
 def remove_folder(location: str) -> None:
-    """Remove a folder of the warehouse, on a local disk or wherever Arrow's file systems reach."""
-    failpoints.reached("removal of a folder")
-    if "://" not in location:
-        shutil.rmtree(location, ignore_errors=True)
-        return
-    from pyarrow import fs
-
-    system, path = fs.FileSystem.from_uri(location)
-    system.delete_dir(path)
+    """Remove a folder of the warehouse, on a local disk or in an object store."""
+    Storage(location).remove()

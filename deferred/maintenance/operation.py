@@ -8,19 +8,23 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from deferred.errors import DeferredError, redacted
 from deferred.log.context import Context, is_dead
 from deferred.maintenance.notices import Event, announce
+from deferred.maintenance.showing import Result
 from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord, utc_now
+
+if TYPE_CHECKING:
+    from deferred.maintenance.costs import Cost
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Operation:
+class Operation(Result):
     """What an operation did: from which cut to which, how many rows it read and wrote, how long each phase took."""
 
     id: str
@@ -44,6 +48,8 @@ class Operation:
     """The number of commits that do not matter to the view, by Delta's log alone."""
     rows_irrelevant: int | None = 0
     """About how many changed rows do not matter to the view, or were netted away; None where it is not known."""
+    cost: dict[str, Any] | None = None
+    """What each strategy was expected to cost, where they were compared, and the seconds that it took."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,6 +87,7 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
         tuple(record.details.get("warnings") or ()),
         record.details.get("commits_irrelevant", 0),
         record.details.get("rows_irrelevant", 0),
+        record.details.get("cost"),
     )
 
 
@@ -110,6 +117,8 @@ class Work:
     rows_irrelevant: int | None = 0
     told: Callable[[str], None] = lambda phase: None
     """Called when a phase begins."""
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    """What the strategies that were compared were expected to cost."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -206,8 +215,15 @@ def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:
             "warnings": work.warnings,
             "commits_irrelevant": work.commits_irrelevant,
             "rows_irrelevant": work.rows_irrelevant,
+            **({"cost": _cost(work)} if work.costs else {}),
         },
     }
+
+
+def _cost(work: Work) -> dict[str, Any]:
+    """What the strategies were expected to cost, and how many seconds the chosen one has taken."""
+    expected = {name: cost.to_dict() for name, cost in work.costs.items()}
+    return {**expected, "actual": round(sum(work.phases.values()), 3)}
 
 
 def result(context: Context, work: Work) -> Operation:
@@ -239,6 +255,7 @@ def combined(early: Sequence[Operation], propagated: Operation, applied: Operati
         seconds=round(sum(part.seconds for part in parts), 3),
         phases=phases,
         strategy=propagated.strategy,
+        cost=propagated.cost,
         started_at=parts[0].started_at,
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
     )

@@ -100,12 +100,14 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
-            change = choice.strategy.run(Job(context, view, definition, cut, logs, supports.states or {}, temporaries))
+            work.costs = choice.costs
+            states, batch = supports.states or {}, supports.next_batch
+            change = choice.strategy.run(Job(context, view, definition, cut, logs, states, temporaries, batch))
             if change.recursions:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
-            _write_batch(context, view, change, temporaries, cut, supports.next_batch, work, held)
+            _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
 
 

@@ -13,8 +13,11 @@ from deferred.algebra.operators import Change, Distinct, Project, Stored, Tempor
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
+from deferred.maintenance.view_tables import support_path
 from deferred.spark.covering import one_of, within_ranges
-from deferred.spark.temporaries import Temporaries
+from deferred.spark.driver import looked_up
+from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
+from deferred.sql.dialect import quoted
 from deferred.sql.render import Renderer
 
 if TYPE_CHECKING:
@@ -43,6 +46,37 @@ class PropagateRenderer(Renderer):
     ) -> None:
         super().__init__(leaves, small_changes)
         self.pinned, self.states, self.temporaries, self.types = leaves, states, temporaries, types
+        self._fetched: dict[tuple[str, ...], tuple[pa.Table | None, exp.Table | None]] = {}
+        """What was fetched for which keys. The keys are kept: as long as they are, no others have their id."""
+
+    def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
+        """Rows of a support table come to the driver without Spark, if all of them are few, or those with the keys."""
+        known = self._known_keys(keys) if keys is not None else ({}, None)
+        if known is None or stored.name not in self.states:
+            return None
+        on, rows = known
+        asked = (stored.name, *stored.columns, *(part for pair in on.items() for part in pair), str(id(rows)))
+        if asked not in self._fetched:
+            self._fetched[asked] = rows, self._fetch(stored, on, rows)
+        return self._fetched[asked][1]
+
+    def _fetch(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> exp.Table | None:
+        types = {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
+        path = support_path(self.pinned.location, stored.name)
+        rows = looked_up(path, self.states[stored.name].version, types, keys, on, LOCAL_ROWS)
+        if rows is None:
+            return None
+        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
+        return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, schema)
+
+    def _known_keys(self, keys: Keys) -> tuple[dict[str, str], pa.Table] | None:
+        """For each key column of a support table the column of some rows at the driver that are exactly the keys."""
+        if not _is_a_leaf(keys.plan):
+            return None
+        found = [(mine.name, self._values(mine, keys.plan, theirs)) for mine, theirs in keys.on]
+        pairs = {mine: values[1] for mine, values in found if values is not None}
+        rows = next((values[0] for _, values in found if values is not None), None)
+        return None if rows is None or len(pairs) < len(keys.on) else (pairs, rows)
 
     def held(self, stored: Stored) -> Sequence[str]:
         return (*stored.columns, BATCH, GONE)
@@ -63,14 +97,11 @@ class PropagateRenderer(Renderer):
         return None if found is None else within_ranges(found[0].column(found[1]), column(mine.name))
 
     def one_of(self, keys: Keys) -> exp.Expr | None:
-        if not _is_a_leaf(keys.plan):
+        known = self._known_keys(keys)
+        if known is None:
             return None
-        found = [self._values(mine, keys.plan, theirs) for mine, theirs in keys.on]
-        known = [each for each in found if each is not None]
-        if len(known) < len(found):
-            return None
-        pairs = [(name, column(mine.name)) for (_, name), (mine, _) in zip(known, keys.on, strict=True)]
-        return one_of(known[0][0], pairs)
+        pairs, rows = known
+        return one_of(rows, [(theirs, column(mine)) for mine, theirs in pairs.items()])
 
     def _values(self, mine: Scalar, plan: Plan, theirs: Scalar) -> tuple[pa.Table, str] | None:
         """The rows at the driver, and the column in them, that have all values of a column; of the type of another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deferred.errors import LogLostError, SparkFailure
+from deferred.errors import LogLostError, MetadataError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import last_mark
 from deferred.maintenance.view_tables import differential_path, mv_path
@@ -13,21 +13,36 @@ from deferred.metadata import Cut, Lease, RememberedDefinition, ViewRecord
 
 
 def settled(context: Context, view: ViewRecord) -> ViewRecord:
-    """Record commits whose process died before it could record them. Running it again changes nothing."""
+    """Record commits whose process died before it could record them. Running it again changes nothing.
+
+    The process had recorded that it began. Where nobody knows of that, the database is older than the tables.
+    """
     views = context.metadata.views
     applied = last_mark(mv_path(view.location), "refresh")
     if applied is not None and is_altered(view, applied):
         view = altered(context, view, Cut.from_json(applied["cut"]), applied["batch"])
     if applied is not None and applied["batch"] > view.applied_batch:
+        _refuse_unknown(context, view, applied)
         view = views.update(view.id, shown=Cut.from_json(applied["cut"]), applied_batch=applied["batch"])
     propagated = last_mark(differential_path(view.workings), "propagate")
     if propagated is not None and propagated["batch"] > view.propagated_batch:
+        _refuse_unknown(context, view, propagated)
         view = views.update(view.id, propagated=Cut.from_json(propagated["cut"]), propagated_batch=propagated["batch"])
     if view.applied_batch > view.propagated_batch:  # a rebuild, which passes over the differential tables
         view = views.update(
             view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
         )
     return view
+
+
+def _refuse_unknown(context: Context, view: ViewRecord, mark: Mapping[str, Any]) -> None:
+    """Refuse to go on with a database that was restored from a backup older than the view's tables."""
+    if "operation" in mark and not context.metadata.operations.has(mark["operation"]):
+        raise MetadataError(
+            f"The tables of view {view.name} hold batch {mark['batch']}, written by an operation that the metadata "
+            f"database does not know: the database is older than the tables. Run `deferred recover`, which brings it "
+            f"up to date."
+        )
 
 
 def is_altered(view: ViewRecord, mark: Mapping[str, Any]) -> bool:

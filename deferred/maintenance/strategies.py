@@ -21,9 +21,9 @@ from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import run
 from deferred.algebra.strategy import Recomputed
 from deferred.log.context import Context
-from deferred.log.sources import source_of
-from deferred.maintenance import support
+from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
+from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, outputs, query
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
@@ -32,11 +32,11 @@ from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.render import ReadableLeaves, Renderer
 
-FULL_FRACTION = 0.3
-"""Recomputing a base row costs about this part of working through a changed row."""
-
 SMALL = 10_000
-"""With fewer base rows than this, both strategies take the same time and are not compared."""
+"""With fewer base rows than this, all ways take the same time and are not compared."""
+
+WORTH = 0.9
+"""A recomputation is chosen if it is expected to take less than this part of the time: estimates are rough."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Job:
     logs: Logs
     supports: Mapping[str, SupportState]
     temporaries: Temporaries
+    batch: int | None = None
+    """The number of the differential batch that the change becomes; None where it becomes none."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Strategy(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        """What a run would cost, in changed rows worked through; None where that is not known."""
+    def cost(self, now: Situation) -> Cost:
+        """What a run is expected to cost."""
 
     @abstractmethod
     def reads(self, definition: Definition) -> tuple[str, ...]:
@@ -94,8 +96,8 @@ class Incremental(Strategy):
 
     name = "incremental"
 
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        return logs.total
+    def cost(self, now: Situation) -> Cost:
+        return costs.changing(now)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return tuple(outline(definition.plan))
@@ -119,8 +121,11 @@ class Incremental(Strategy):
         renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
         ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
         change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        advance = partial(support.advance, job.context, view, program, renderer, job.logs.total)
-        return Change(temporaries.compute("delta", change, job.logs.total), advance, ran.report(program))
+        moves = ran.moves(program)
+        moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
+        found = temporaries.compute_all({"delta": change, **moved}, job.logs.total)
+        advance = partial(support.advance, job.context, view, moves, renderer, found)
+        return Change(found["delta"], advance, ran.report(program))
 
 
 class Recompute(Strategy):
@@ -128,15 +133,8 @@ class Recompute(Strategy):
 
     name = "full"
 
-    def cost(self, context: Context, definition: Definition, logs: Logs) -> float | None:
-        """In proportion to the base rows; None for small tables, and where their statistics do not tell."""
-        rows = 0
-        for source in definition.tables.values():
-            count = source_of(context, source).row_count()
-            if count is None:
-                return None
-            rows += count
-        return FULL_FRACTION * rows if rows > SMALL else None
+    def cost(self, now: Situation) -> Cost:
+        return costs.recomputing(now)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return ("the whole query · recomputed: reads all its tables",)
@@ -164,6 +162,8 @@ class Choice:
     strategy: Strategy
     reason: str
     alternative: Strategy | None = None
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    """What the strategies that were compared are expected to cost, by name."""
 
     def __str__(self) -> str:
         if self.alternative is None:
@@ -199,12 +199,23 @@ def choose(
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:
-        reason += " The refresh_policy 'auto' compares the number of changed rows with the tables' rows."
+        reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
         return Choice(INCREMENTAL, reason, RECOMPUTE)
-    incremental, recompute = (strategy.cost(context, definition, logs) for strategy in (INCREMENTAL, RECOMPUTE))
-    if incremental is not None and recompute is not None and incremental > recompute:
-        return Choice(RECOMPUTE, f"{logs.total} changed rows are too many for the number of rows in the base tables.")
-    return Choice(INCREMENTAL, reason)
+    tables = costs.sizes(context, definition)
+    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+        return Choice(INCREMENTAL, reason)
+    now = Situation(context, view, definition, tables, logs)
+    incremental, recompute = INCREMENTAL.cost(now), RECOMPUTE.cost(now)
+    compared = {INCREMENTAL.name: incremental, RECOMPUTE.name: recompute}
+    if recompute.seconds < WORTH * incremental.seconds:
+        reason = (
+            f"{logs.total} changed rows are expected to take {incremental.seconds:.1f} s, and recomputing the view "
+            f"{recompute.seconds:.1f} s."
+        )
+        return Choice(RECOMPUTE, reason, costs=compared)
+    return Choice(INCREMENTAL, reason, costs=compared)

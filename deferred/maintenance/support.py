@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -33,8 +33,9 @@ from deferred.algebra.bags import (
     select,
     union_all,
 )
+from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program
+from deferred.algebra.program import Upkeep
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
@@ -69,21 +70,31 @@ class Supports:
 
 def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
     """Create and fill the support tables of a new view."""
-    if definition.bound is None:
-        return
-    for name, plan in support_tables(definition.plan).items():
+    filling = _Filling(definition, cut)
+    for name, plan in filling.tables:
         path = support_path(location, name)
-        bags.create(context.engine, path, _columns(definition, plan))
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, 0)
+        rows = appended(filling.rows(plan), plan.columns, (), None, 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
-        context.engine.commit(insert_into(delta_table(path), _names(plan.columns), rows), mark)
+        bags.create_filled(context.engine, path, _columns(definition, plan), rows, mark)
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
+
+
+def resting_on(definition: Definition, location: str) -> Definition:
+    """The definition of a new view that reads from its support tables, just filled, what they hold.
+
+    Old(E) is what the table of E holds at s_i, and that is the cut at which it was filled.
+    """
+    if definition.bound is None:
+        return definition
+    tables = {name: delta_table(support_path(location, name)) for name in support_tables(definition.plan)}
+    plan = over_support_tables(definition.plan, tables)
+    return replace(definition, bound=replace(definition.bound, plan=plan), supports=tables)
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
     """Recompute the support tables at a cut, after a recomputation of the view."""
-    if definition.bound is None:
-        return
-    for name, plan in support_tables(definition.plan).items():
+    filling = _Filling(definition, cut)
+    for name, plan in filling.tables:
         path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
@@ -92,8 +103,28 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = appended(rows_at(definition, plan, cut), plan.columns, (), None, batch)
+        rows = appended(filling.rows(plan), plan.columns, (), None, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
+        filling.made[name] = delta_table(path, DeltaLog(path).version)
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """The support tables of a view at a cut, those first that others can be filled from."""
+
+    definition: Definition
+    cut: Cut
+    made: dict[str, exp.Table] = field(default_factory=dict)
+    """The tables that are filled, at the versions to read."""
+
+    @property
+    def tables(self) -> list[tuple[str, Plan]]:
+        found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
+        return list(found.items())[::-1]
+
+    def rows(self, contents: Plan) -> exp.Query:
+        filled = replace(self.definition, supports=self.made)
+        return rows_at(filled, over_support_tables(contents, self.made), self.cut)
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -193,32 +224,61 @@ def _moves(log: DeltaLog, propagated: int) -> _Moves:
     return _Moves(batch, REWRITE_AFTER, orphan, highest)  # Delta has cleaned up the rest of its log
 
 
+def moved(moves: Mapping[str, Upkeep], renderer: PropagateRenderer, expected: int, batch: int) -> dict[str, exp.Query]:
+    """What a batch appends to each support table that is small work: computed together with the view's change.
+
+    `expected` is about how many rows change in one of them.
+    """
+    return {
+        _moved_rows(name): _new_rows(renderer, upkeep, batch)
+        for name, upkeep in moves.items()
+        if expected <= LOCAL_ROWS and not _is_due(renderer, name)
+    }
+
+
 def advance(
     context: Context,
     view: ViewRecord,
-    program: Program,
+    moves: Mapping[str, Upkeep],
     renderer: PropagateRenderer,
-    expected: int,
+    computed: Mapping[str, exp.Table],
     operation: str,
     batch: int,
 ) -> None:
     """Bring the support tables to s_c, each with one Delta commit that names the batch it belongs to.
 
-    `expected` is about how many rows change in one of them.
+    `computed` has the results of `moved`.
     """
-    for name, upkeep in program.supports.items():
-        rows, names = renderer.query(upkeep.rows), upkeep.rows.columns
-        gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
-        new = appended(rows, names, upkeep.keys, gone, batch)
-        target, state = delta_table(support_path(view.workings, name)), renderer.states[name]
-        if state.appended + 1 < REWRITE_AFTER:
-            _append(context, view, name, operation, batch, renderer.temporaries, expected, _names(names), new)
+    for name, upkeep in moves.items():
+        names = upkeep.rows.columns
+        rows = computed.get(_moved_rows(name))
+        if rows is not None:
+            _append(context, view, name, operation, batch, renderer.temporaries, _names(names), rows)
+            continue
+        target, new = delta_table(support_path(view.workings, name)), _new_rows(renderer, upkeep, batch)
+        if not _is_due(renderer, name):
+            _commit(context, view, name, operation, batch, insert_into(target, _names(names), new), False)
             continue
         if upkeep.keys:
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
+
+
+def _moved_rows(name: str) -> str:
+    """The name of the temporary result with what a batch appends to a support table."""
+    return f"{name}_rows"
+
+
+def _is_due(renderer: PropagateRenderer, name: str) -> bool:
+    """Whether a table is to be rewritten."""
+    return renderer.states[name].appended + 1 >= REWRITE_AFTER
+
+
+def _new_rows(renderer: PropagateRenderer, upkeep: Upkeep, batch: int) -> exp.Query:
+    gone = renderer.query(upkeep.gone) if upkeep.gone is not None else None
+    return appended(renderer.query(upkeep.rows), upkeep.rows.columns, upkeep.keys, gone, batch)
 
 
 def _append(
@@ -228,21 +288,17 @@ def _append(
     operation: str,
     batch: int,
     temporaries: Temporaries,
-    expected: int,
     names: Sequence[str],
-    rows: exp.Query,
+    rows: exp.Table,
 ) -> None:
-    """Append what a batch changes: few rows come to the driver, which writes them itself."""
-    path = support_path(view.workings, name)
-    if expected <= LOCAL_ROWS:
-        computed = temporaries.compute(f"{name}_rows", rows, expected)
-        local = temporaries.local(computed)
-        mark = _mark(context, view, name, operation, batch, False)
-        if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
-            confirm(path, "support", operation)
-            return
-        rows = select([exp.Star()], computed)
-    _commit(context, view, name, operation, batch, insert_into(delta_table(path), names, rows), False)
+    """Append what a batch changes: few rows are at the driver, which writes them itself."""
+    path, local = support_path(view.workings, name), temporaries.local(rows)
+    mark = _mark(context, view, name, operation, batch, False)
+    if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
+        confirm(path, "support", operation)
+        return
+    new = insert_into(delta_table(path), names, select([exp.Star()], rows))
+    _commit(context, view, name, operation, batch, new, False)
 
 
 def _names(names: Sequence[str]) -> list[str]:

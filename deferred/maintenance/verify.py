@@ -37,6 +37,7 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.rounds import SparkMachine
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import settled, usable
+from deferred.maintenance.showing import html_table
 from deferred.maintenance.view_tables import applied_version, mv_path, pending
 from deferred.maintenance.working import propagating
 from deferred.metadata import Cut, ViewRecord
@@ -73,6 +74,10 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "holds": self.holds}
+
+    def _repr_html_(self) -> str:
+        rows = [(c.condition, "holds" if c.holds else f"does not hold: {c.differing} rows differ") for c in self.checks]
+        return html_table((f"{self.view} ({self.scenario})", ""), rows)
 
     def __str__(self) -> str:
         lines = [f"{'holds' if c.holds else 'DOES NOT HOLD'}: {c.condition}" for c in self.checks]

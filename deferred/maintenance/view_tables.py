@@ -14,6 +14,7 @@ from sqlglot import exp
 from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, union_all
 from deferred.log.delta_log import DeltaLog
 from deferred.metadata import ViewRecord
+from deferred.spark.driver import exact_type
 from deferred.spark.temporaries import LOCAL_ROWS
 from deferred.sql.dialect import delta_table
 
@@ -70,7 +71,7 @@ def pending(view: ViewRecord, after: int, upto: int, version: int | None = None)
 
 def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     """The same, read without Spark; None where there are many, or values that do not come through exactly."""
-    if not all(_comes_through(type_) for _, type_ in view.columns):
+    if not all(exact_type(type_) is not None for _, type_ in view.columns):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
     rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, LOCAL_ROWS)
@@ -79,27 +80,6 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
         if rows is None
         else rows.rename_columns([COUNT if name == DIFFERENTIAL_COUNT else name for name in rows.column_names])
     )
-
-
-def _comes_through(type_: str) -> bool:
-    return type_ in _EXACT or type_.startswith("decimal(")
-
-
-_EXACT = (
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "string",
-    "boolean",
-    "binary",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-)
-"""Types whose values delta-rs, Arrow and Spark exchange exactly."""
 
 
 def reached(view: ViewRecord) -> exp.Query:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deferred.algebra.bags import insert_into
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.strategy import Recomputed
 from deferred.algebra.types import Columns, has_no_order, is_padded
@@ -19,16 +19,15 @@ from deferred.log.lease import lease
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.sources.view_table import ViewTable
 from deferred.log.transactions import recover
+from deferred.maintenance import costs, support
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.making import make_differential, make_mv, remove_folder
+from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark.engine import Mark
-from deferred.sql.dialect import delta_table
 
 
 def create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
@@ -71,7 +70,7 @@ def prepared(
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
     strict = options.refresh_policy == "incremental_strict"
-    definition = definitions.define(context, sql, strict)
+    definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
     sources = [context.metadata.tables.by_id(t.id) for t in definition.tables.values()]
@@ -97,8 +96,10 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
     new = prepared(context, sql, options, settings)
     definition, columns, cut = new.definition, new.columns, new.cut
     location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
+    begun = time.monotonic()
     try:
         _fill(context, definition, columns, location, cut)
+        filled = _filled(context, definition, time.monotonic() - begun)
         state = DeltaLog(mv_path(location))
         record = context.metadata.tables.add(
             name=name,
@@ -125,8 +126,14 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
         depends_on=[t.id for t in new.sources],
         shown=cut,
         propagated=cut,
-        definition=new.remembered(),
+        definition=replace(new.remembered(), filled=filled),
     )
+
+
+def _filled(context: Context, definition: Definition, seconds: float) -> dict[str, float] | None:
+    """What filling a view has taken beside what the model says, for estimates of a recomputation."""
+    sizes = costs.sizes(context, definition)
+    return None if sizes is None else {"seconds": round(seconds, 3), "model": round(costs.filling(sizes), 4)}
 
 
 def _notes(definition: Definition) -> list[str]:
@@ -159,16 +166,15 @@ def _refuse_if_read(context: Context, view: ViewRecord) -> None:
 
 
 def _fill(context: Context, definition: Definition, columns: Columns, location: str, cut: Cut) -> None:
+    """Fill the support tables, then MV from them: what they hold is not computed from the base tables again."""
     engine = context.engine
     make_differential(engine, location, columns)
     with at_cut(context, definition, cut) as computed:
         support.create(context, computed, location, cut)
-        make_mv(engine, location, columns)
-        names = [name for name, _ in columns]
+        rows = definitions.query(support.resting_on(computed, location), columns, cut)
         details = {"kind": "refresh", "batch": 0, "cut": cut.to_json()}
-        rows = definitions.query(computed, columns, cut)
         mark = Mark(f"deferred-view-{os.path.basename(location)}", 0, details)
-        engine.commit(insert_into(delta_table(mv_path(location)), names, rows), mark)
+        make_filled_mv(engine, location, columns, rows, mark)
 
 
 def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deferred import failpoints
 from deferred.config import Settings, parse_timestamp
-from deferred.errors import InvalidInputError, not_one_of
-from deferred.log import ledger, tracking, transactions, undo
+from deferred.errors import DeferredError, InvalidInputError, not_one_of
+from deferred.log import finding, ledger, object_store, tracking, transactions, undo
+from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, source_of, suggested
@@ -22,12 +23,15 @@ from deferred.maintenance import (
     altering,
     backfill,
     following,
+    importing,
     metrics,
     notices,
     operation,
     reading,
+    recovery,
     refresh,
     status,
+    together,
     verify,
     views,
 )
@@ -35,9 +39,10 @@ from deferred.maintenance import explain as explaining
 from deferred.maintenance import fresh as freshness
 from deferred.maintenance.operation import Operation
 from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
+from deferred.maintenance.showing import Listing
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
-from deferred.spark import functions, server
+from deferred.spark import functions, server, session
 from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
@@ -49,7 +54,25 @@ LONGEST_RETENTION = 1_000_000
 
 
 class Warehouse:
-    """Tracked tables and views over them. Opened by a configuration file or a folder; starts Spark when it needs it."""
+    """Tracked tables and views over them. Opened by a configuration file or a folder; starts Spark when it needs it.
+
+    Threads may share a warehouse: every operation has a Spark session for itself, operations on one view wait for each
+    other, and those on different views run at once. A DataFrame that a method returns belongs to the user's session.
+
+    >>> wh = Warehouse.open(path=folder / "warehouse", spark=spark)
+    >>> wh.track("sales", folder / "sales").name
+    'sales'
+    >>> wh.create_view("sold", "SELECT item, SUM(quantity) AS items FROM sales GROUP BY item").name
+    'sold'
+    >>> with wh.transaction() as tx:
+    ...     tx.insert("sales", [("tea", 2)])
+    >>> wh.propagate("sold").rows_inserted, wh.read("sold").first().items
+    (1, 3)
+    >>> wh.partial_refresh("sold").state, wh.read("sold").first().items
+    ('succeeded', 5)
+    >>> wh.verify("sold").holds
+    True
+    """
 
     def __init__(
         self,
@@ -91,7 +114,7 @@ class Warehouse:
         if "://" not in settings.path:
             failpoints.reached("folder of the warehouse")
             Path(settings.path).mkdir(parents=True, exist_ok=True)
-        metadata = Metadata.open(settings.metadata_url, create=True)
+        metadata = Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path)))
         return cls(settings, metadata, _engine(settings, spark), requested_by, patience, listeners)
 
     def close(self) -> None:
@@ -140,6 +163,13 @@ class Warehouse:
         given = None if path_or_name is None else os.fspath(path_or_name)
         return tracking.track(self._context, name, given, key, references, log, **options)
 
+    def track_all(self, folder_or_schema: str | os.PathLike[str], log: str = "feed") -> Listing[finding.Found]:
+        """Track every Delta table below a folder, or of a schema in Spark's catalog, under its own name.
+
+        Returns what became of each: one that cannot be tracked is left as it is, with the reason.
+        """
+        return Listing(finding.track_all(self._context, os.fspath(folder_or_schema), log))
+
     def suggest_log(
         self,
         path_or_name: str | os.PathLike[str] | None,
@@ -177,7 +207,7 @@ class Warehouse:
         leaves the tables as they are. Views then show the tables from there on.
         """
         resolution = undo.resolve(self._context, transaction, how)
-        self.sync()
+        self._synced()
         return resolution
 
     def append_changes(self, table_name: str, deletions: Any = None, insertions: Any = None) -> LedgerEntry:
@@ -201,13 +231,21 @@ class Warehouse:
     def sync(self) -> int:
         """Find new commits of all tracked tables, and bring the views that follow every transaction up to date.
 
-        Returns the number of new commits.
+        Returns the number of new commits. If some tables cannot be read, the error that says so comes at the end: only
+        the views that read those stay as they are.
         """
+        found, failures = self._synced()
+        for first in failures.values():
+            listed = " ".join(f"{name}: {error}" for name, error in failures.items())
+            raise type(first)(f"Not all tracked tables could be read; the others are up to date. {listed}")
+        return found
+
+    def _synced(self) -> tuple[int, dict[str, DeferredError]]:
         transactions.recover_all(self._context)
         tables = self._context.metadata.tables.all()
-        found = ledger.sync(self._context, tables, lambda t: transactions.recover(self._context, t))
+        found, failures = ledger.sync_reachable(self._context, tables, lambda t: transactions.recover(self._context, t))
         following.catch_up(self._context)
-        return found
+        return found, failures
 
     def positions(self) -> dict[str, int]:
         """Returns the newest version that the ledger knows of every tracked table and view."""
@@ -238,10 +276,11 @@ class Warehouse:
         policy: int = 1,
         target_lag: str | None = None,
         refresh_on_read: bool = False,
+        maintain: str = "auto",
     ) -> ViewRecord:
         """Create a materialized view of a query, filled with its rows at the current cut."""
         options = ViewOptions(
-            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read
+            scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
         record = views.create(self._context, name, sql, options)
         following.catch_up(self._context)
@@ -273,13 +312,21 @@ class Warehouse:
         stay = self._context.metadata.views.get(name).options
         return altering.planned(self._context, name, sql, stay.replaced(**options))
 
+    def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[importing.Assessment]:
+        """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.
+
+        `path` is a dbt project, its manifest.json, a .sql file or a folder of such files; `select` are names, patterns
+        such as orders_*, or tag:NAME.
+        """
+        return importing.assess(self._context, Path(path), select)
+
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
         views.drop(self._context, self._context.metadata.views.get(name))
 
-    def views(self) -> list[ViewRecord]:
+    def views(self) -> Listing[ViewRecord]:
         """Returns all views, by name."""
-        return self._context.metadata.views.all()
+        return Listing(self._context.metadata.views.all())
 
     def view(self, name: str) -> ViewRecord:
         """Returns the view of that name; an error names the nearest ones."""
@@ -311,6 +358,18 @@ class Warehouse:
         record = self._context.metadata.views.get(view)
         done = scenario_of(record).refresh(self._context, record, _moment(until), order, full)
         return self._followed(done)
+
+    def side_by_side(
+        self, views: Sequence[str], work: Callable[[str], Any]
+    ) -> tuple[list[Any], dict[str, DeferredError]]:
+        """Do some work on many views at the same time, each after those that it reads.
+
+        Returns the results in their order, and the failures by name: the failure of one view leaves out no other.
+        """
+        known = {name: view for name in views if (view := self.find_view(name)) is not None}
+        by_table = {view.table_id: name for name, view in known.items()}
+        reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
+        return together.side_by_side(views, reads, work)
 
     def _followed(self, done: Operation) -> Operation:
         """The operation, with what went wrong in views that follow it."""
@@ -366,9 +425,9 @@ class Warehouse:
         """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
         return explaining.summary(self._context, self._context.metadata.views.get(view))
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
-        return status.status(self._context)
+        return Listing(status.status(self._context))
 
     def metrics(self) -> str:
         """Returns lag, rows, seconds, downtime and failures by view, as OpenMetrics text. Starts no Spark."""
@@ -382,15 +441,22 @@ class Warehouse:
         """Returns one operation by its id."""
         return operation.from_record(self._context, self._context.metadata.operations.get(operation_id))
 
-    def history(self, view: str | None = None, limit: int = 50) -> list[Operation]:
+    def history(self, view: str | None = None, limit: int = 50) -> Listing[Operation]:
         """Returns the last operations, newest first."""
         of = None if view is None else self._context.metadata.views.get(view).name
         records = self._context.metadata.operations.recent(of, limit)
-        return [operation.from_record(self._context, record) for record in records]
+        return Listing(operation.from_record(self._context, record) for record in records)
 
     def sql(self, statement: str) -> DataFrame | None:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""
         return reading.run(self._context, statement, self.transaction)
+
+    def recover(self) -> recovery.Recovery:
+        """Make the metadata database again, after it was lost or restored from an old backup.
+
+        What the catalog and Delta's logs say is brought back; `notes` are what they cannot say.
+        """
+        return recovery.recover(self._context)
 
     def gc(self, retain_hours: float = 168.0) -> dict[str, int]:
         """Remove what nothing needs any more; returns how many of each kind.
@@ -406,8 +472,18 @@ class Warehouse:
 
 
 def _engine(settings: Settings, spark: SparkSession | None) -> Engine:
-    """The given session, the server that `deferred engine start` keeps warm, or what the configuration names."""
-    prepare = partial(functions.register, functions=settings.functions, folder=settings.base_folder)
+    """The given session, the server that `deferred engine start` keeps warm, or what the configuration names.
+
+    What Spark's settings say of object stores is told to delta-rs: those that are known now, and those of the session.
+    """
+    object_store.learn({**session.defaults(), **settings.spark_conf})
+
+    def prepare(spark: SparkSession) -> None:
+        object_store.learn(session.settings_of(spark))
+        functions.register(spark, settings.functions, settings.base_folder)
+
+    if spark is not None:
+        object_store.learn(session.settings_of(spark))
     running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
     if running is not None:
         return Engine(None, None, running.remote, prepare=prepare)

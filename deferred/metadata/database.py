@@ -10,7 +10,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Connection, Engine, Table, column, create_engine, event, inspect, make_url, select, table
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Table,
+    column,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+    table,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.orm import Session
@@ -83,6 +96,13 @@ class Database:
         """Returns an INSERT that takes ON CONFLICT: both databases have it, each in its own dialect."""
         target: Table = table.__table__
         return postgresql.insert(target) if self.url.get_backend_name() == "postgresql" else sqlite.insert(target)
+
+    def number_after(self, session: Session, table: type[Any]) -> None:
+        """Number the rows that come after those that were given their ids; SQLite does so by itself."""
+        if self.url.get_backend_name() == "postgresql":
+            name = table.__tablename__
+            last = select(func.max(table.__table__.columns["id"])).scalar_subquery()
+            session.execute(select(func.setval(func.pg_get_serial_sequence(name, "id"), last)))
 
     def close(self) -> None:
         """Close all connections."""

@@ -27,7 +27,7 @@ from deferred.metadata.records import (
 )
 from deferred.options import OPTION_NAMES, ViewOptions
 
-REVISION = "0003"  # the revision of migrations/ that these models describe
+REVISION = "0004"  # the revision of migrations/ that these models describe
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -227,6 +227,7 @@ class ViewRow(Base):
     refresh_every: Mapped[str | None]
     target_lag: Mapped[str | None]
     refresh_on_read: Mapped[bool] = mapped_column(default=False, server_default=false())
+    maintain: Mapped[str] = mapped_column(default="auto", server_default="auto")
     columns: Mapped[list[Any]]
     definition: Mapped[RememberedDefinition]
     location: Mapped[str]

@@ -69,6 +69,11 @@ class OperationStore:
                 raise _no_id(operation_id)
             return row.record()
 
+    def has(self, operation_id: str) -> bool:
+        """Whether the operation is known."""
+        with self._database.read() as session:
+            return session.get(OperationRow, operation_id) is not None
+
     def recent(self, view_name: str | None = None, limit: int = 50) -> list[OperationRecord]:
         """Returns the newest operations first, of all views or of one."""
         statement = select(OperationRow).order_by(OperationRow.started_at.desc(), OperationRow.id.desc()).limit(limit)

@@ -136,6 +136,8 @@ class RememberedDefinition:
     """The folder inside the view's own in which its differential and support tables are; empty until it is altered."""
     alteration: Mapping[str, Any] | None = None
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
+    filled: Mapping[str, float] | None = None
+    """How many seconds filling the view has taken, and how many the model of its cost had said."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -150,6 +152,7 @@ class RememberedDefinition:
             "settings": None if self.settings is None else dict(self.settings),
             "generation": self.generation,
             "alteration": None if self.alteration is None else dict(self.alteration),
+            "filled": None if self.filled is None else dict(self.filled),
         }
 
     @classmethod
@@ -170,6 +173,7 @@ class RememberedDefinition:
             value.get("settings"),
             str(value.get("generation") or ""),
             value.get("alteration"),
+            value.get("filled"),
         )
 
 

@@ -6,6 +6,7 @@ from types import TracebackType
 
 from deferred.errors import MetadataError
 from deferred.metadata.database import Database
+from deferred.metadata.journal import Journal, NoJournal
 from deferred.metadata.leases import LeaseStore
 from deferred.metadata.ledger import LedgerStore
 from deferred.metadata.models import REVISION
@@ -18,17 +19,17 @@ from deferred.metadata.views import ViewStore
 class Metadata:
     """The metadata of one warehouse. Threads may share it; processes share it through the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
-        self.tables = TableStore(database)
+        self.tables = TableStore(database, journal)
         self.ledger = LedgerStore(database)
         self.transactions = TransactionStore(database)
-        self.views = ViewStore(database)
+        self.views = ViewStore(database, journal)
         self.operations = OperationStore(database)
         self.leases = LeaseStore(database)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = False) -> Metadata:
+    def open(cls, url: str, *, create: bool = False, journal: Journal | None = None) -> Metadata:
         """Opens the metadata at a URL; with `create`, an empty database first gets its schema."""
         database = Database(url)
         try:
@@ -41,7 +42,7 @@ class Metadata:
         except BaseException:
             database.close()
             raise
-        return cls(database)
+        return cls(database, journal or NoJournal())
 
     @property
     def url(self) -> str:

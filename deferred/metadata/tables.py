@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
 
 from deferred.errors import InvalidInputError, NameTakenError, UnknownObjectError, nearest
 from deferred.metadata.database import Database
+from deferred.metadata.journal import Journal
 from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
 from deferred.metadata.records import TableRecord, utc_now
 
@@ -16,8 +19,9 @@ from deferred.metadata.records import TableRecord, utc_now
 class TableStore:
     """Which tables are tracked, where they are, and what is known of their keys. Names are compared without case."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
+        self._journal = journal
 
     def add(
         self,
@@ -55,7 +59,18 @@ class TableStore:
             table_id = session.scalar(statement)
             if table_id is None:
                 raise NameTakenError(f"The name {name} is taken; choose another one, or drop what has it.")
-            return session.get_one(TableRow, table_id).record()
+            record = session.get_one(TableRow, table_id).record()
+        self._journal.keep(record)
+        return record
+
+    def restore(self, record: TableRecord) -> None:
+        """Record a table again under the id that it had: cuts speak of it by that."""
+        values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+        values |= {"key": list(record.key), "columns": [list(column) for column in record.columns]}
+        with self._database.write() as session:
+            session.add(TableRow(**values, name_key=name_key(record.name)))
+            session.flush()
+            self._database.number_after(session, TableRow)
 
     def get(self, name: str) -> TableRecord:
         """Returns the table of that name; UnknownObjectError names the nearest ones."""
@@ -92,22 +107,32 @@ class TableStore:
             row = session.get(TableRow, table_id)
             if row is None:
                 raise _no_id(table_id)
-            return row.record()
+            record = row.record()
+        self._journal.keep(record)
+        return record
 
     def remove(self, table_id: int) -> None:
         """Remove a table and its ledger; refused while a view reads it or is stored in it."""
+        with self._database.read() as session:
+            self._refuse_if_read(session, table_id)
+            row = session.get(TableRow, table_id)
+            if row is not None:
+                self._journal.forget(row.record())
         with self._database.write() as session:
-            readers = session.scalars(
-                select(ViewRow.name)
-                .outerjoin(DependencyRow, DependencyRow.view_id == ViewRow.id)
-                .where((DependencyRow.table_id == table_id) | (ViewRow.table_id == table_id))
-                .distinct()
-                .order_by(ViewRow.name)
-            ).all()
-            if readers:
-                row = session.get_one(TableRow, table_id)
-                raise InvalidInputError(f"The table {row.name} is used by {', '.join(readers)}; drop that first.")
+            self._refuse_if_read(session, table_id)
             session.execute(delete(TableRow).where(TableRow.id == table_id))
+
+    def _refuse_if_read(self, session: Session, table_id: int) -> None:
+        readers = session.scalars(
+            select(ViewRow.name)
+            .outerjoin(DependencyRow, DependencyRow.view_id == ViewRow.id)
+            .where((DependencyRow.table_id == table_id) | (ViewRow.table_id == table_id))
+            .distinct()
+            .order_by(ViewRow.name)
+        ).all()
+        if readers:
+            row = session.get_one(TableRow, table_id)
+            raise InvalidInputError(f"The table {row.name} is used by {', '.join(readers)}; drop that first.")
 
 
 def _no_id(table_id: int) -> UnknownObjectError:

@@ -42,6 +42,11 @@ class TransactionStore:
                 raise _no_id(transaction_id)
             return row.record()
 
+    def has(self, transaction_id: str) -> bool:
+        """Whether the transaction is known."""
+        with self._database.read() as session:
+            return session.get(TransactionRow, transaction_id) is not None
+
     def set_state(
         self,
         transaction_id: str,

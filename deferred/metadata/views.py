@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,18 +12,22 @@ from sqlalchemy.orm import Session
 from deferred.errors import NameTakenError, UnknownObjectError, nearest
 from deferred.metadata import leases
 from deferred.metadata.database import Database
+from deferred.metadata.journal import Journal
 from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
 from deferred.metadata.records import Cut, Lease, RememberedDefinition, ViewRecord, utc_now
 from deferred.options import ViewOptions
 
 _BATCHES = ("applied_batch", "propagated_batch")
+_PROGRESS = {*_BATCHES, "shown", "propagated", "state", "problem"}
+"""The fields that say how far a view has come, and not what it is."""
 
 
 class ViewStore:
     """The views, their definitions and policies, and how far each has come. Names are compared without case."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, journal: Journal) -> None:
         self._database = database
+        self._journal = journal
 
     def add(
         self,
@@ -67,7 +72,20 @@ class ViewStore:
             if view_id is None:
                 raise NameTakenError(f"A view {name} exists already; choose another name, or drop that one.")
             _write_dependencies(session, view_id, depends_on)
-            return session.get_one(ViewRow, view_id).record()
+            record = session.get_one(ViewRow, view_id).record()
+        self._journal.keep(record)
+        return record
+
+    def restore(self, record: ViewRecord) -> None:
+        """Record a view again under the id that it had: Delta's logs number its commits by that."""
+        kept = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+        depends_on, options = kept.pop("depends_on"), kept.pop("options")
+        kept["columns"] = [list(column) for column in record.columns]
+        with self._database.write() as session:
+            session.add(ViewRow(**kept, **options.to_dict(), name_key=name_key(record.name)))
+            session.flush()
+            self._database.number_after(session, ViewRow)
+            _write_dependencies(session, record.id, depends_on)
 
     def get(self, name: str) -> ViewRecord:
         """Returns the view of that name; UnknownObjectError names the nearest ones."""
@@ -126,10 +144,18 @@ class ViewStore:
             if depends_on is not None:
                 _write_dependencies(session, view_id, depends_on)
                 session.refresh(row)
-            return row.record()
+            record = row.record()
+        if depends_on is not None or not fields.keys() <= _PROGRESS:
+            self._journal.keep(record)
+        return record
 
     def remove(self, view_id: int) -> None:
         """Remove a view, what it reads and its own table, all or nothing. Its operations stay under its name."""
+        with self._database.read() as session:
+            view = session.get(ViewRow, view_id)
+            if view is not None:
+                self._journal.forget(view.record())
+                self._journal.forget(session.get_one(TableRow, view.table_id).record())
         with self._database.write() as session:
             table_id = session.scalar(delete(ViewRow).where(ViewRow.id == view_id).returning(ViewRow.table_id))
             session.execute(delete(TableRow).where(TableRow.id == table_id))

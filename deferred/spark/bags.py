@@ -11,7 +11,9 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     COUNT,
     NOT_CONTAINED,
+    alias,
     changed_rows,
+    column,
     insert_into,
     merge_by_key,
     merge_by_row,
@@ -20,17 +22,18 @@ from deferred.algebra.bags import (
     negative,
     positive,
     replace_where,
+    select,
     totals,
     unmatched,
     written_out,
 )
-from deferred.algebra.types import Columns
+from deferred.algebra.types import Columns, is_padded
 from deferred.errors import InvariantError, SparkFailure
 from deferred.spark import driver
 from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.dialect import delta_table, literal, quoted, text
+from deferred.sql.dialect import cast, delta_table, literal, quoted, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +50,30 @@ def create(
     properties: dict[str, str] | None = None,
 ) -> None:
     """Create an empty Delta table."""
-    engine.write(creation("CREATE TABLE", path, columns, partitioned_by, properties))
+    if _needs_mapping(columns) or not engine.create_table(path, columns, partitioned_by, properties or {}):
+        engine.write(creation("CREATE TABLE", path, columns, partitioned_by, properties))
+
+
+def create_filled(
+    engine: Engine, path: str, columns: Columns, rows: exp.Query, mark: Mark, properties: dict[str, str] | None = None
+) -> None:
+    """Create a Delta table with the rows of a query in one commit with a mark; the query has these columns.
+
+    Names that need column mapping, and types of which a query does not tell, need a statement of their own before.
+    """
+    if _needs_mapping(columns) or any(is_padded(type_) for _, type_ in columns):
+        create(engine, path, columns, properties=properties)
+        engine.commit(insert_into(delta_table(path), [name for name, _ in columns], rows), mark)
+        return
+    # Casts keep what the columns of other tables are annotated with out of this one.
+    outputs = [alias(cast(column(name), type_), name) for name, type_ in columns]
+    options = [
+        exp.Property(this=exp.Literal.string(name), value=exp.Literal.string(value))
+        for name, value in (properties or {}).items()
+    ]
+    described = exp.Properties(expressions=[exp.FileFormatProperty(this=exp.Var(this="delta")), *options])
+    filled = exp.Create(this=delta_table(path), kind="TABLE", expression=select(outputs, rows), properties=described)
+    engine.commit(filled, mark)
 
 
 def create_again(engine: Engine, path: str, columns: Columns, mark: Mark) -> None:

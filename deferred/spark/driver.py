@@ -14,22 +14,45 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred.algebra.types import Columns
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+    from pyarrow import dataset
 
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """What a table may ask of its writers."""
+
+PROPERTIES = frozenset({"delta.enableDeletionVectors"})
+"""With what a table may be created."""
 
 REWRITTEN_BYTES = 64 * 2**20
 """Rows of larger tables are replaced by Spark, which works on all cores of a cluster."""
 
 HELD_ROWS = 100_000
 """Replaced rows come to the driver, up to this many."""
+
+
+def create(path: str, columns: Columns, partitioned_by: Sequence[str], properties: Mapping[str, str]) -> bool:
+    """Create an empty table, as Spark would with the same columns, all of which may be NULL."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    types = [(name, exact_type(type_)) for name, type_ in columns]
+    if "://" in path or not properties.keys() <= PROPERTIES or any(type_ is None for _, type_ in types):
+        return False
+    try:
+        DeltaTable.create(path, pa.schema(types), partition_by=list(partitioned_by), configuration=dict(properties))
+    except Exception:  # not for delta-rs, or something is there: Spark says what
+        return False
+    return True
 
 
 def append(path: str, rows: pa.Table, application: str, version: int, metadata: str) -> bool:
@@ -77,6 +100,106 @@ def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
     except Exception:  # whatever delta-rs does not know: Spark reads it
         return None
     return None if rows.num_rows > HELD_ROWS else (rows, table.version())
+
+
+def looked_up(
+    path: str, version: int, types: Mapping[str, str], keys: pa.Table | None, on: Mapping[str, str], most: int
+) -> pa.Table | None:
+    """The rows of a table at a version whose columns have together the values of some key; all rows without keys.
+
+    `on` names for each of these columns the one of `keys`; NULL equals NULL. None where Spark must look: for more than
+    `most` rows, for types whose values Arrow may hold otherwise, and for keys whose equality is not that of values.
+    """
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+    from pyarrow import compute, dataset
+
+    wanted = {name: exact_type(type_) for name, type_ in types.items()}
+    if None in wanted.values() or not all(_is_plain(wanted[name]) for name in on):
+        return None
+    table = _opened(path)
+    if table is None:
+        return None
+    try:
+        if table.version() != version:
+            table.load_as_version(version)
+        files = pa.table(table.get_add_actions(flatten=True))
+        if sum(files.column("size_bytes").to_pylist()) > REWRITTEN_BYTES:
+            return None
+        format_ = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+        paths = [f"{path}/{file}" for file in files.column("path").to_pylist()]
+        schema = pa.schema(list(wanted.items()))
+        if keys is None:
+            rows = dataset.dataset(paths, schema, format_).head(most + 1) if paths else schema.empty_table()
+            return None if rows.num_rows > most else rows
+        found = schema.empty_table()
+        if paths and keys.num_rows:
+            among = [_among(compute.field(mine), keys.column(theirs).cast(wanted[mine])) for mine, theirs in on.items()]
+            found = dataset.dataset(paths, schema, format_).to_table(filter=reduce(and_, among))
+    except (OSError, ValueError, pa.ArrowException, DeltaError):  # whatever is not for delta-rs: Spark reads it
+        return None
+    if len(on) > 1:
+        listed = set(zip(*(_values(keys.column(theirs)) for theirs in on.values()), strict=True))
+        held_keys = zip(*(_values(found.column(mine)) for mine in on), strict=True)
+        found = found.filter(pa.array([key in listed for key in held_keys], pa.bool_()))
+    return None if found.num_rows > most else found
+
+
+def _among(field: dataset.Expression, values: pa.ChunkedArray) -> dataset.Expression:
+    """The condition that a column has one of some values, of which NULL may be one."""
+    from pyarrow import compute
+
+    listed = field.isin(compute.unique(values.drop_null()))
+    return listed | field.is_null() if values.null_count else listed
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python compares them: texts by their bytes, for those of Spark need not be UTF-8."""
+    import pyarrow as pa
+
+    return list((column.cast(pa.binary()) if pa.types.is_string(column.type) else column).to_pylist())
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Whether values of a type are equal where they are the same, to Arrow, Python and Spark."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_integer(type_)
+        or pa.types.is_decimal(type_)
+        or pa.types.is_date(type_)
+        or pa.types.is_string(type_)
+        or pa.types.is_boolean(type_)
+    )
+
+
+def exact_type(type_: str) -> Any:
+    """The Arrow type that holds exactly the values of a type of Spark; None for a type of which that is not known.
+
+    >>> exact_type("decimal(12,2)")
+    Decimal128Type(decimal128(12, 2))
+    >>> exact_type("map<int,int>") is None
+    True
+    """
+    import pyarrow as pa
+
+    if type_.startswith("decimal("):
+        precision, scale = map(int, type_.removeprefix("decimal(").rstrip(")").split(","))
+        return pa.decimal128(precision, scale)
+    return {
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }.get(type_)
 
 
 def counted(rows: pa.Table, names: Sequence[str], count: str | None = None) -> Counter[tuple[Any, ...]]:

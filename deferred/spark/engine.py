@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
     from sqlglot import exp
+
+    from deferred.algebra.types import Columns
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -257,6 +259,13 @@ class Engine:
             settings[MATERIALIZE] = "none"
         with self.operation(settings) as spark:
             self._durably(spark, statement)
+
+    def create_table(
+        self, path: str, columns: Columns, partitioned_by: Sequence[str], properties: Mapping[str, str]
+    ) -> bool:
+        """Create an empty Delta table without Spark. Returns False where Spark must do it: nothing was done."""
+        self._announce(f"CREATE TABLE {_folder(path)}")
+        return driver.create(path, columns, partitioned_by, properties)
 
     def append_rows(self, path: str, rows: pa.Table, mark: Mark) -> bool:
         """Append rows that are at the driver, without Spark. Returns False where Spark must do it: nothing was done."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
@@ -82,7 +83,7 @@ def start(master: str | None, remote: str | None, conf: Mapping[str, str], catal
         local = not master or master.startswith("local")
         settings = {
             **(LOCAL if local else {}),
-            **({CATALOG: catalog} if local and catalog and not _in_defaults(CATALOG) else {}),
+            **({CATALOG: catalog} if local and catalog and CATALOG not in defaults() else {}),
             **DELTA,
             **conf,
             "spark.jars.packages": _listed(packages(), conf.get("spark.jars.packages")),
@@ -100,13 +101,19 @@ def start(master: str | None, remote: str | None, conf: Mapping[str, str], catal
         raise
 
 
-def _in_defaults(name: str) -> bool:
-    """Whether the user's spark-defaults.conf has a setting."""
+def defaults() -> dict[str, str]:
+    """The settings of the user's spark-defaults.conf."""
     folders = [os.environ.get("SPARK_CONF_DIR"), *(f"{home}/conf" for home in [os.environ.get("SPARK_HOME")] if home)]
     for folder in filter(None, folders):
         with suppress(OSError), open(f"{folder}/spark-defaults.conf", encoding="utf-8") as file:
-            return any(line.replace("=", " ").split()[:1] == [name] for line in file)
-    return False
+            lines = [re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in file if not line.startswith("#")]
+            return {line[0]: line[1] for line in lines if len(line) == 2}
+    return {}
+
+
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """All settings of a session, those of its Spark among them."""
+    return dict(spark.conf.getAll)
 
 
 def another(spark: SparkSession, without: Collection[str]) -> SparkSession:

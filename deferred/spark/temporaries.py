@@ -10,12 +10,14 @@ it, and planning time would double with every step that reads another.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.spark.session import adopted, checkpointed
+from deferred.spark.session import adopted, checkpointed, settings
 from deferred.spark.statements import Statement, statement_text, translated
 from deferred.sql.dialect import quoted
 
@@ -32,6 +34,22 @@ BROADCAST_ROWS = 100_000
 
 PARTS = 16
 """A result that grows by this many others is stored as one: Spark plans each of them wherever it is read."""
+
+LITTLE = {
+    "spark.sql.adaptive.enabled": "false",
+    # Compiling a plan to Java takes longer than interpreting it for a few thousand rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A broadcast is a job of its own; so few rows are joined in one place as they are.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+"""The settings for a query that reads only a few rows that are at the driver: one job, of few tasks."""
+
+LITTLE_ROWS = 5_000
+"""So many rows are few."""
 
 UNKNOWN = 2**62
 """As an expected number of rows: as many as there may be."""
@@ -62,7 +80,7 @@ class Temporaries:
         `expected` is about how many rows it has. Where that is few, one job brings them to the driver; a result that
         turns out to be large is computed again, and after it the operation expects no other small one.
         """
-        with translated():
+        with translated(), settings(self._spark, LITTLE if self._is_at_driver(query) else {}):
             frame = self._spark.sql(statement_text(query))
             if expected <= LOCAL_ROWS and not self._larger_than_expected and _is_exact_in_arrow(frame.schema):
                 rows = frame.limit(LOCAL_ROWS + 1).toArrow()
@@ -75,8 +93,51 @@ class Temporaries:
                 frame = frame.coalesce(1).hint("broadcast") if count else frame.limit(0)
             return self._named(step, frame, Result(count, None))
 
+    def compute_all(self, queries: Mapping[str, Statement], expected: int = UNKNOWN) -> dict[str, exp.Table]:
+        """Computes several queries that do not read each other; where few rows are expected, by one job.
+
+        Their rows are then those of one UNION ALL, each with columns of its own and NULL in those of the others.
+        """
+        if len(queries) > 1 and expected <= LOCAL_ROWS and not self._larger_than_expected:
+            found = self._together(queries)
+            if found is not None:
+                return found
+        return {step: self.compute(step, query, expected) for step, query in queries.items()}
+
+    def _together(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
+        from pyspark.sql import functions
+
+        at_driver = all(map(self._is_at_driver, queries.values()))
+        with translated(), settings(self._spark, LITTLE if at_driver else {}):
+            frames = [self._spark.sql(statement_text(query)) for query in queries.values()]
+            if not all(_is_exact_in_arrow(frame.schema) for frame in frames):
+                return None
+            names = [[f"c{i}_{j}" for j in range(len(frame.columns))] for i, frame in enumerate(frames)]
+            parts = [
+                frame.toDF(*own).withColumn("part", functions.lit(i))
+                for i, (frame, own) in enumerate(zip(frames, names, strict=True))
+            ]
+            both = reduce(lambda all_, part: all_.unionByName(part, allowMissingColumns=True), parts)
+            rows = both.limit(LOCAL_ROWS + 1).toArrow()
+            if rows.num_rows > LOCAL_ROWS:
+                self._larger_than_expected = True
+                return None
+            return {
+                step: self.put(step, _part(rows, i, own).rename_columns(frame.columns), frame.schema)
+                for i, (step, frame, own) in enumerate(zip(queries, frames, names, strict=True))
+            }
+
+    def _is_at_driver(self, query: Statement) -> bool:
+        """Whether a query reads nothing but a few rows that are at the driver."""
+        if isinstance(query, str):
+            return False
+        read = [self._results.get("" if table.db else table.name) for table in query.find_all(exp.Table)]
+        counts = [result.count for result in read if result is not None and result.rows is not None]
+        return len(counts) == len(read) and len(read) > 0 and sum(counts) <= LITTLE_ROWS
+
     def put(self, step: str, rows: pa.Table, schema: StructType | str) -> exp.Table:
         """Takes rows that are at the driver; returns the table to read them from."""
+        rows = rows.combine_chunks()  # of several chunks that begin with an empty one, Spark 4.2 takes no row
         with translated():
             return self._named(step, self._spark.createDataFrame(rows, schema), Result(rows.num_rows, rows))
 
@@ -126,7 +187,7 @@ class Temporaries:
             frame = self._spark.table(result.name)
             rows = self._results[result.name].rows
             if rows is not None:
-                return spark.createDataFrame(rows, frame.schema)
+                return spark.createDataFrame(rows.combine_chunks(), frame.schema)
             frame.createOrReplaceGlobalTempView(result.name)
             try:
                 return adopted(spark, f"global_temp.{quoted(result.name)}")
@@ -137,10 +198,17 @@ class Temporaries:
         for name in self._results:
             # Spark frees the rows when nothing refers to them. The session may have been stopped in the meantime.
             try:
-                self._spark.sql(f"DROP VIEW IF EXISTS {quoted(name)}")
+                self._spark.catalog.dropTempView(name)
             except Exception:
                 return
         self._results.clear()
+
+
+def _part(rows: pa.Table, number: int, names: Sequence[str]) -> pa.Table:
+    """The rows of one of several queries that were computed together."""
+    from pyarrow import compute
+
+    return rows.filter(compute.equal(rows.column("part"), number)).select(list(names))
 
 
 def _joined(first: pa.Table, second: pa.Table) -> pa.Table:

@@ -65,13 +65,13 @@ class Relation:
     scope: Scope
 
 
-def bind(sql: str, catalog: Catalog, types: Types) -> Bound:
-    """Returns the plan of a view's query."""
+def bind(sql: str, catalog: Catalog, types: Types, maintain: str = "auto") -> Bound:
+    """Returns the plan of a view's query, with the support tables that the option `maintain` asks for."""
     with shallow():
-        return _bind(sql, catalog, types)
+        return _bind(sql, catalog, types, maintain)
 
 
-def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
+def _bind(sql: str, catalog: Catalog, types: Types, maintain: str) -> Bound:
     binder = Binder(catalog, types)
     query = parse_query(sql)
     refuse_what_varies(query)
@@ -86,8 +86,9 @@ def _bind(sql: str, catalog: Catalog, types: Types) -> Bound:
             "GROUP BY nor inside an aggregate. Add the column to GROUP BY, or aggregate it."
         )
     plan = transformed(plan, lambda node: from_clause.hide_inexact_equalities(node, binder.column_types))
-    plan, column_types = with_support_tables(prune(plan), types, binder.column_types)
-    return Bound(plan, names, column_types, tuple(binder.tables), tuple(binder.notes), tuple(binder.choices))
+    made = with_support_tables(prune(plan), types, binder.column_types, maintain)
+    notes = (*binder.notes, *made.notes)
+    return Bound(made.plan, names, made.column_types, tuple(binder.tables), notes, tuple(binder.choices))
 
 
 class Binder:

@@ -14,8 +14,8 @@ from deferred.sql.dialect import parse_statement, quoted, seen, text
 from deferred.sql.outside import refuse_outside
 from deferred.sql.tables import named_tables
 
-Source = Callable[[tuple[str, ...]], str]
-"""What to read for a dotted table name: a table with its version, or a query in parentheses."""
+Source = Callable[[tuple[str, ...]], str | None]
+"""What to read for a dotted table name: a table with its version, or a query in parentheses; None leaves the name."""
 
 
 def pinned(sql: str, source: Source) -> str:
@@ -35,12 +35,15 @@ def pinned(sql: str, source: Source) -> str:
             raise InvalidSQLError(f"Table {'.'.join(p.name for p in node.parts)} could not be found in the text.")
         start, end = min(s["start"] for s in spans), max(s["end"] for s in spans)
         path = tuple(part.name for part in node.parts)
+        replacement = source(path)
+        if replacement is None:
+            continue
         alias = (
             ""
             if node.args.get("alias") or (node is target and isinstance(statement, exp.Insert))
             else f" AS {quoted(path[-1])}"
         )
-        edits.append((start, end + 1, source(path) + alias))
+        edits.append((start, end + 1, replacement + alias))
     for start, end, replacement in sorted(edits, reverse=True):
         sql = sql[:start] + replacement + sql[end:]
     return sql

@@ -171,6 +171,7 @@ THROUGH: Mapping[type[Plan], str] = {
     SetOperation: "EXCEPT or INTERSECT",
     Recursion: "another recursion",
 }
+"""What operators are called in SQL that a recursion may not go through; others are called by their own name."""
 
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
@@ -196,9 +197,8 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return 1
         if not any(counts):
             return 0
-        for kind, what in THROUGH.items():
-            if isinstance(node, kind):
-                refuse(what)
+        if not node.in_recursion:
+            refuse(THROUGH.get(type(node), type(node).__name__))
         if isinstance(node, OuterJoin):
             if node.kind not in (SEMI, ANTI):
                 refuse("an outer join")

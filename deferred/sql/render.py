@@ -113,6 +113,9 @@ class Renderer:
     def stored(self, name: str) -> exp.Expr:
         return self.leaves.stored(name)
 
+    def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
+        return None
+
     def held(self, stored: Stored) -> Sequence[str]:
         return stored.columns
 

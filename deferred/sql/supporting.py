@@ -1,8 +1,8 @@
-"""Which nodes of a bound plan get a support table: counted aggregates, kept first rows, kept values and rows."""
+"""Which nodes of a bound plan get a support table: counted aggregates, kept first rows, kept values and rows, sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -10,24 +10,41 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
-from deferred.algebra.operators import Aggregate, Counted, Kept, KeptValues, Limit, Part, Project, Window
+from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.good_counters import GoodCounters
 from deferred.algebra.operators.levels import CountedLevels
 from deferred.algebra.operators.project import pick
-from deferred.algebra.operators.recursion import Recursion
+from deferred.algebra.operators.recursion import Recursion, Reference
 from deferred.algebra.operators.rederiving import DeleteRederive
 from deferred.algebra.plan import Plan, used
-from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, rewrite
-from deferred.algebra.types import equality_is_coarser, has_no_order
+from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, is_column, rewrite
+from deferred.algebra.trees import as_trees
+from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
 from deferred.sql.counting import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
 
+TREE = "tree"
+"""The value of a view's option `maintain` that asks for joins as trees of kept sets."""
 
-def with_support_tables(plan: Plan, types: Types, column_types: Mapping[str, str]) -> tuple[Plan, dict[str, str]]:
-    """The plan with a support table for every node that can use one, and the types of all its columns."""
-    planner = _SupportPlanner(types, dict(column_types))
-    return planner.visit(plan), planner.column_types
+
+@dataclass(frozen=True)
+class Supported:
+    """A plan with support tables, the types of all its columns, and what there is to say about it."""
+
+    plan: Plan
+    column_types: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def with_support_tables(plan: Plan, types: Types, column_types: Mapping[str, str], maintain: str) -> Supported:
+    """The plan with a support table for every node that can use one, in the way that `maintain` asks for."""
+    planner = _SupportPlanner(types, dict(column_types), keeps_sets=maintain == TREE)
+    notes: list[str] = []
+    if planner.keeps_sets:
+        plan, notes = as_trees(plan, planner)
+    return Supported(planner.visit(plan), planner.column_types, tuple(notes))
 
 
 @dataclass
@@ -36,8 +53,10 @@ class _SupportPlanner:
 
     types: Types
     column_types: dict[str, str]
+    keeps_sets: bool = False
     fresh: Fresh = field(default_factory=lambda: Fresh("p_"))
     names: Fresh = field(default_factory=lambda: Fresh("support"))
+    sets: Fresh = field(default_factory=lambda: Fresh("good"))
     done: dict[Plan, Plan] = field(default_factory=dict)
 
     def visit(self, node: Plan) -> Plan:
@@ -79,11 +98,42 @@ class _SupportPlanner:
         self.column_types[COUNT] = "bigint"
         return replace(node, kept=(CountedLevels if node.every else DeleteRederive)(self.names()))
 
+    # ---- sets (`trees.Columns`)
+
+    def good_counters(self, node: Distinct) -> Plan:
+        """ε keeps the counts of its rows; inside a recursion there is no one state of them."""
+        recursive = any(isinstance(below, Reference) for below in node.walk())
+        if not self.keeps_sets or recursive or not self.can_be_kept(node.columns):
+            return node
+        self.column_types[COUNT] = "bigint"
+        return replace(node, kept=GoodCounters(self.sets()))
+
+    def can_be_kept(self, names: Iterable[str]) -> bool:
+        types = [self.column_types[name] for name in names]
+        unfit = (has_no_order, equality_is_coarser, is_padded, is_not_stored)
+        return not any(is_unfit(type_) for type_ in types for is_unfit in unfit)
+
+    def compared_exactly(self, left: Scalar, right: Scalar) -> bool:
+        return compared_exactly(self._type_of(left), self._type_of(right))
+
+    def computed(self, value: Scalar) -> str:
+        name = self.fresh()
+        self.column_types[name] = self._type_of(value)
+        return name
+
+    def _type_of(self, value: Scalar) -> str:
+        return self.column_types[value.name] if is_column(value) else self.types.of([value], self.column_types)[0]
+
+    # ---- values
+
     def over_kept_values(self, node: Aggregate) -> Plan:
-        """A total that is not made of parts, over the kept values of its arguments, which are computed below it."""
+        """A total that is not made of parts, over the kept values of its arguments, which are computed below it.
+
+        If these are constants, a constant is kept: how many rows there are still matters.
+        """
         arguments = Arguments(self.types, self.column_types, self.fresh)
         outputs = tuple((name, rewrite(e, lambda part: _over_columns(part, arguments))) for name, e in node.outputs)
-        read = sorted(used(*(e for _, e in outputs)))
+        read = sorted(used(*(e for _, e in outputs))) or [arguments.column_of(exp.true())]
         computed = dict(arguments.computed)
         kept = self.kept(Project(node.child, tuple((c, computed.get(c, column(c))) for c in read)))
         return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=OVER_KEPT_VALUES)

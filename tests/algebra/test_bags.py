@@ -38,6 +38,13 @@ BUILT: dict[str, Callable[[], exp.Expr]] = {
     "merge by key, none gone": lambda: bags.merge_by_key(TABLE, NAMES, NAMES[:2], NAMES, CHANGES, None),
     "multiplicities": lambda: bags.multiplicities(TABLE, COLUMNS, CHANGES),
     "missing": lambda: bags.missing(exp.to_table("present")),
+    "appended": lambda: bags.appended(CHANGES, NAMES, NAMES[:1], exp.to_table("gone"), 7),
+    "appended, none gone": lambda: bags.appended(CHANGES, NAMES, NAMES[:1], None, 7),
+    "newest": lambda: bags.newest(TABLE, NAMES, NAMES[:2]),
+    "merge nothing": lambda: bags.merge_nothing(delta_table("/tables/r")),
+    "replace where": lambda: bags.replace_where(delta_table("/tables/r"), NAMES, exp.true(), CHANGES),
+    "changed rows": lambda: bags.changed_rows(TABLE, COLUMNS, exp.true(), CHANGES),
+    "with changes": lambda: bags.with_changes(TABLE, COLUMNS, CHANGES),
     "merge by row": lambda: bags.merge_by_row(delta_table("/tables/r"), COLUMNS, CHANGES, exp.to_table("present")),
 }
 

@@ -9,16 +9,22 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from deferred.algebra import operators
+from deferred.algebra import operators, plan
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators import Change, Filter, Net, Repeat, Restrict, Scan, Stored, Temporary
+from deferred.algebra.operators import (
+    Change,
+    Filter,
+    Net,
+    Repeat,
+    Restrict,
+    Scan,
+    Stored,
+    Temporary,
+)
 from deferred.algebra.operators.signed import Summed
-from deferred.algebra.plan import PARTS, Barrier, Derived, Keys, Leaf, Plan, Unary, free, transformed
+from deferred.algebra.plan import FLAGS, PARTS, Derived, Keys, Plan, free, transformed
 from deferred.algebra.scalar import column
 from tests.algebra import strategies
-
-SHARED = {Leaf, Unary, Barrier, Derived}
-"""Bases of operators, none of them an operator."""
 
 for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
     importlib.import_module(module.name)
@@ -28,19 +34,22 @@ def subclasses(of: type[Plan]) -> list[type[Plan]]:
     return [c for direct in of.__subclasses__() for c in (direct, *subclasses(direct))]
 
 
-OPERATORS = sorted(
-    {c for c in subclasses(Plan) if c not in SHARED and c.__module__.startswith("deferred.")}, key=lambda c: c.__name__
-)
+def is_operator(node: type[Plan]) -> bool:
+    """What is defined beside `Plan` are bases of operators, none of them an operator."""
+    return node.__module__.startswith("deferred.") and node.__module__ != plan.__name__
+
+
+OPERATORS = sorted(filter(is_operator, set(subclasses(Plan))), key=lambda c: c.__name__)
 R = Scan("R", ("a", "b"), ("x", "y"))
 
 
 def stated(*without: str) -> dict[str, Any]:
     """The body of a class that says everything but some parts."""
     parts = {part: property(lambda self: None) for part in PARTS}
-    return {name: value for name, value in {**parts, "row_by_row": True}.items() if name not in without}
+    return {name: value for name, value in {**parts, **dict.fromkeys(FLAGS, True)}.items() if name not in without}
 
 
-@pytest.mark.parametrize("part", [*PARTS, "row_by_row"])
+@pytest.mark.parametrize("part", [*PARTS, *FLAGS])
 def test_an_operator_that_forgets_a_part_cannot_be_imported(part: str) -> None:
     with pytest.raises(TypeError, match=rf"^The operator Forgetful does not define {part}\.$"):
         type("Forgetful", (Plan,), stated(part))
@@ -58,7 +67,7 @@ def test_an_operator_that_says_everything_is_accepted() -> None:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_states_every_part(operator: type[Plan]) -> None:
     assert not operator.__abstractmethods__
-    assert isinstance(operator.row_by_row, bool)
+    assert all(isinstance(getattr(operator, flag), bool) for flag in FLAGS)
     assert operator.__module__.startswith(operators.__name__), "an operator has a file in operators"
     assert operator.__doc__
 
@@ -87,6 +96,7 @@ def test_these_are_the_derived_nodes() -> None:
 @pytest.mark.parametrize(
     ("part", "arguments"),
     [
+        ("needs", (frozenset(),)),
         ("pruned", ((), frozenset())),
         ("delta", (None,)),
         ("supported", (None,)),
@@ -95,6 +105,9 @@ def test_these_are_the_derived_nodes() -> None:
         ("pulled_up", ()),
         ("joined_on", (exp.true(),)),
         ("with_join_condition", (None,)),
+        ("demanded", ((), None)),
+        ("known", (None,)),
+        ("figure2", (None,)),
     ],
 )
 def test_derived_nodes_say_that_no_query_contains_them(plan: Plan, part: str, arguments: tuple[Any, ...]) -> None:
@@ -136,3 +149,10 @@ def test_a_plan_of_global_aggregates_has_one_row_until_it_is_filtered() -> None:
     assert product.one_row
     assert not Filter(product, exp.true()).one_row
     assert not operators.Aggregate(R, ("x",), ()).one_row
+
+
+@pytest.mark.parametrize("plan", DERIVED, ids=lambda plan: type(plan).__name__)
+@pytest.mark.parametrize("part", ["one_row", "looked_up_by"])
+def test_derived_nodes_know_nothing_of_queries(plan: Plan, part: str) -> None:
+    with pytest.raises(TypeError, match="occurs only in derived plans"):
+        getattr(plan, part)

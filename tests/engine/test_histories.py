@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deferred.spark.session import settings
 from tests.engine.support import assert_fresh, bag, make, recomputed
 
 pytestmark = pytest.mark.slow
@@ -33,17 +34,19 @@ VIEWS = {
     "unmatched": "(SELECT a FROM r EXCEPT SELECT a FROM t) UNION ALL (SELECT a FROM r INTERSECT ALL SELECT b FROM u)",
     "ranked": "SELECT a, s, RANK() OVER (PARTITION BY s ORDER BY a) AS place FROM r",
     "lowest": "SELECT a, b, s FROM u ORDER BY a, b, s LIMIT 3",
+    "dated": "SELECT DATE(TIMESTAMP_SECONDS(a * 86400 - 3600)) AS day, NAMED_STRUCT('s', s, 'b', b) AS pair, COUNT(*) AS n "
+    "FROM u GROUP BY ALL",
     "above": "SELECT n, COUNT(*) AS groups, SUM(total) AS total FROM grouped GROUP BY n",
 }
 
 HISTORIES = [
-    ("combined", 11, ("joined", "less", "grouped", "above")),
-    ("base_log", 13, ("paired", "merged", "whole", "twice", "ranked")),
+    ("combined", 11, ("dated", "less", "grouped", "above")),
+    ("base_log", 13, ("joined", "paired", "merged", "whole", "twice", "ranked")),
     ("differential", 14, ("stacked", "common", "grouped", "lowest")),
     ("immediate", 15, ("kinds", "busy", "unmatched")),
 ]
 RECOMPUTED = {"whole", "common"}
-STEPS = int(os.environ.get("DEFERRED_HISTORY_STEPS", "8"))
+STEPS = int(os.environ.get("DEFERRED_HISTORY_STEPS", "6"))
 
 
 class History:
@@ -80,6 +83,10 @@ class History:
     def rows(self, table: str, count: int) -> str:
         return ", ".join(self.row(table) for _ in range(count))
 
+    def listed(self, table: str) -> str:
+        """The columns that a table had at the beginning."""
+        return ", ".join(column.split()[0] for column in TABLES[table].split(", "))
+
     def condition(self) -> str:
         return self.random.choice(["a = 1", "a = 2 OR a IS NULL", "a >= 3", "a IN (0, 1) AND a < 1"])
 
@@ -90,7 +97,7 @@ class History:
         column = "f" if name == "t" else "b"
         kind = self.random.choice(["insert", "insert", "delete", "update", "merge"])
         if kind == "insert":
-            return f"INSERT INTO {target} VALUES {self.rows(name, self.random.randint(1, 3))}"
+            return f"INSERT INTO {target} ({self.listed(name)}) VALUES {self.rows(name, self.random.randint(1, 3))}"
         if kind == "delete":
             return f"DELETE FROM {target} WHERE {self.condition()}"
         if kind == "update":
@@ -117,7 +124,7 @@ class History:
         kind = self.random.choice(["statement", "statement", "overwrite", "optimize", "restore"])
         text = {
             "statement": self.statement(name, target),
-            "overwrite": f"INSERT OVERWRITE {target} VALUES {self.rows(name, 4)}",
+            "overwrite": f"INSERT OVERWRITE {target} ({self.listed(name)}) VALUES {self.rows(name, 4)}",
             "optimize": f"OPTIMIZE {target}",
             "restore": f"RESTORE TABLE {target} TO VERSION AS OF 2",
         }[kind]
@@ -125,6 +132,30 @@ class History:
         if self.scenario in ("immediate", "differential"):
             self.wh.sync()
         return text
+
+    def reshape(self) -> str:
+        """A table gets another column, at the end or before all others."""
+        name, column = self.random.choice(sorted(TABLES)), f"c{len(self.done)}"
+        place = self.random.choice(["", " FIRST"])
+        self.wh.spark.sql(f"ALTER TABLE delta.`{self.paths[name]}` ADD COLUMNS ({column} STRING{place})")
+        return f"{name} gets {column}{place}"
+
+    def elsewhere(self) -> str:
+        """A worker in another time zone and without ANSI refreshes: a view means what it meant when it was created."""
+        zone = self.random.choice(["Pacific/Auckland", "America/New_York"])
+        names = {"spark.sql.session.timeZone": zone, "spark.sql.ansi.enabled": "false"}
+        with settings(self.wh.spark, names):
+            for name in self.names:
+                self.wh.refresh(name)
+        return f"refresh in {zone}"
+
+    def until(self) -> str:
+        """Each view is brought to a state in the past, those that read views too."""
+        entries = self.wh.commits(self.random.choice(sorted(TABLES)))
+        moment = self.random.choice(entries).timestamp
+        for name in self.names:
+            self.wh.refresh(name, until=moment)
+        return f"refresh until {moment}"
 
     def propagate(self) -> str:
         names = self.random.sample(self.names, 2)
@@ -146,6 +177,7 @@ class History:
 
     def run(self) -> None:
         steps = [self.transaction, self.write, self.propagate, self.partial_refresh, self.transaction, self.write]
+        steps += [self.reshape, self.until, self.elsewhere]
         for number in range(STEPS):
             final = number == STEPS - 1
             step = self.refresh if final else self.random.choice(steps)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from deferred.algebra.bags import COUNT
+from deferred.log.delta_log import DeltaLog
+from deferred.log.small_changes import small_changes
 from deferred.spark import temporaries as temporaries_module
 from deferred.spark.engine import Engine
 
@@ -45,6 +50,57 @@ def test_what_comes_to_the_driver_goes_back_unchanged(spark: Any, zone: str) -> 
             assert temporaries.rows(table) == len(values) + 1
             got = engine.rows(f"SELECT TYPEOF(x) AS t, CAST(x AS STRING) AS s FROM {table.name} ORDER BY s")
             assert got == wanted, type_
+
+
+def test_rows_in_several_chunks_are_all_taken(spark: Any) -> None:
+    engine = Engine(spark)
+    chunks = pa.chunked_array([pa.array(part, pa.int32()) for part in ([], [1], [], [2, 3])])
+    with engine.temporaries() as temporaries:
+        table = temporaries.put("few", pa.table({"x": chunks}), "x int")
+        assert sorted(row[0] for row in engine.rows(f"SELECT x FROM {table.name}")) == [1, 2, 3]
+
+
+def test_queries_that_are_computed_together_give_what_they_give_alone(spark: Any) -> None:
+    engine = Engine(spark)
+    values = [value for listed in VALUES.values() for value in (listed[0], "NULL")]
+    queries = {
+        "wide": "SELECT " + ", ".join(f"{value} AS `c {i}`" for i, value in enumerate(values) if value != "NULL"),
+        "none": "SELECT id, CAST(id AS STRING) AS s FROM RANGE(0)",
+        "some": "SELECT id, IF(id = 1, NULL, CAST(id AS STRING)) AS s FROM RANGE(3)",
+    }
+    with engine.temporaries() as temporaries:
+        for expected in (3, temporaries_module.UNKNOWN):
+            found = temporaries.compute_all(queries, expected)
+            for name, query in queries.items():
+                wanted = engine.rows(f"SELECT TO_JSON(STRUCT(*)) FROM ({query})")
+                got = engine.rows(f"SELECT TO_JSON(STRUCT(*)) FROM {found[name].name}")
+                assert sorted(map(str, got)) == sorted(map(str, wanted))
+                assert temporaries.rows(found[name]) == len(wanted)
+                assert (temporaries.local(found[name]) is not None) == (expected == 3)
+
+
+def test_changes_that_the_driver_reads_are_those_that_spark_reads(spark: Any, tmp_path: Path) -> None:
+    """Every type that Arrow holds exactly, as Spark writes it and as Spark reads the change feed."""
+    path, engine = str(tmp_path / "t"), Engine(spark)
+    kinds = [kind for kind in VALUES if kind not in ("array", "struct", "map")]
+    for number in range(2):
+        listed = ", ".join(f"{VALUES[kind][-1 - number]} AS `{kind}`" for kind in kinds)
+        rows = spark.sql(f"SELECT CAST({number} AS INT) AS id, {listed}").coalesce(1).write.format("delta")
+        rows.option("delta.enableChangeDataFeed", "true").mode("append").save(path)
+    spark.sql(f"UPDATE delta.`{path}` SET id = 7, string = NULL WHERE id = 1")
+    log = DeltaLog(path)
+    found = small_changes(log, 0, log.version, log.columns, 100)
+    assert found is not None
+    names = ", ".join(f"`{name}`" for name, _ in log.columns)
+    feed = f"""SELECT {names}, IF(_change_type IN ('insert', 'update_postimage'), 1L, -1L) AS {COUNT}
+FROM table_changes_by_path('{path}', 1, {log.version})"""
+    schema = ", ".join(f"`{name}` {type_}" for name, type_ in [*log.columns, (COUNT, "bigint")])
+    with engine.temporaries() as temporaries:
+        table = temporaries.put("found", found, schema)
+        seen = "SELECT TO_JSON(STRUCT(*)), HEX(`binary`) FROM"
+        got, wanted = engine.rows(f"{seen} {table.name}"), engine.rows(f"{seen} ({feed})")
+        assert len(wanted) == 3
+        assert sorted(map(str, got)) == sorted(map(str, wanted))
 
 
 def test_a_result_that_is_larger_than_expected_stays_in_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,7 @@ class Case:
     initial: dict[str, tuple[Row, ...]]
     steps: tuple[dict[str, Change], ...]
     seed: int = 0
+    maintain: str = "auto"
 
 
 def random_schemas(seed: int) -> dict[str, Schema]:

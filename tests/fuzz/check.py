@@ -58,7 +58,7 @@ def _check(case: Case, db: AnyDatabase) -> None:
         db.replace(name, Counter(rows))
     shown = _recomputed(db, case.query)
     try:
-        bound = db.bind(case.query)
+        bound = db.bind(case.query, case.maintain)
     except DeferredError as error:
         raise Refused(f"{type(error).__name__}: {error}") from None
     except Exception as error:
@@ -264,5 +264,5 @@ def script(case: Case, failure: Failure) -> str:
         f"import datetime  # noqa: F401\nfrom decimal import Decimal  # noqa: F401\n\n"
         f"from tests.fuzz.check import check\nfrom tests.fuzz.case import Case, Change  # noqa: F401\n\n"
         f"check(Case(\n    schemas={{{schemas}\n    }},\n    query={case.query!r},\n"
-        f"    initial={{{initial}\n    }},\n    steps=({steps}\n    ),\n))\n"
+        f"    initial={{{initial}\n    }},\n    steps=({steps}\n    ),\n    maintain={case.maintain!r},\n))\n"
     )

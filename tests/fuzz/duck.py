@@ -178,7 +178,7 @@ class Database(ReadableLeaves):
         self._recursions: dict[Plan, list[Step | Loop]] = {}
         self.ran = Run()
 
-    def bind(self, sql: str) -> Bound:
+    def bind(self, sql: str, maintain: str = "auto") -> Bound:
         self._forget()
         names = {name.casefold(): name for name in self.schemas}
 
@@ -186,7 +186,7 @@ class Database(ReadableLeaves):
             name = names[path[-1].casefold()]
             return name, self.schemas[name]
 
-        return bind(sql, catalog, self._types)
+        return bind(sql, catalog, self._types, maintain)
 
     # ---- states
 

@@ -39,8 +39,8 @@ class SparkDatabase(ReadableLeaves):
     def stored(self, name: str) -> exp.Expr:
         return named_table(name)
 
-    def bind(self, sql: str) -> Bound:
-        return bind(sql, lambda path: (path[-1], self.schemas[path[-1]]), self._types)
+    def bind(self, sql: str, maintain: str = "auto") -> Bound:
+        return bind(sql, lambda path: (path[-1], self.schemas[path[-1]]), self._types, maintain)
 
     # ---- states
 

@@ -20,7 +20,7 @@ from tests.fuzz.spark_generator import spark_case_of
 pytestmark = pytest.mark.slow
 
 FIRST = int(os.environ.get("DEFERRED_FUZZ_SEED", "5000"))
-WANTED = int(os.environ.get("DEFERRED_FUZZ_VIEWS", "35"))
+WANTED = int(os.environ.get("DEFERRED_FUZZ_VIEWS", "25"))
 LONGEST = 1_000
 """Characters of a query: Spark plans the longer ones for many seconds."""
 

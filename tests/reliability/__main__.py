@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from deferred.spark import server
 from tests.conftest import SMALL
 from tests.reliability.crashes import Case, Crashes
 from tests.reliability.operations import OPERATIONS
+from tests.reliability.results import Results
 from tests.reliability.worker import Worker
 
 
@@ -48,43 +48,45 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", action="append", choices=OPERATIONS, help="only these; all by default")
     parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"], help="only these")
-    parser.add_argument("--sample", type=int, help="at most so many crashes of each operation and database")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--minutes", type=float, default=None, help="stop after this long; another run goes on there")
+    parser.add_argument("--seed", type=int, default=1, help="the order in which the crashes are made")
+    parser.add_argument("--results", type=Path, default=Path("build/reliability.jsonl"), help="what was found so far")
     arguments = parser.parse_args()
     databases = arguments.database or ["sqlite", "postgresql"]
     names = arguments.operation or list(OPERATIONS)
-    chance = random.Random(arguments.seed)
-    begun = time.monotonic()
-    done: list[Case] = []
-    total = violations = 0
+    deadline = time.monotonic() + 60 * (arguments.minutes or 10**6)
+    results = Results(arguments.results)
     with opened("postgresql" in databases) as crashes, ThreadPoolExecutor(2) as pool:
-        other = replace(crashes, worker=Worker())
-        for name in names:
-            for database in databases:
-                cases = crashes.cases(name, database)
-                total += len(cases)
-                if arguments.sample:
-                    cases = chance.sample(cases, min(arguments.sample, len(cases)))
-                violations += sum(pool.map(_run, [crashes, other] * len(cases), cases))
-                done += cases
-        other.worker.close()
-    print(
-        f"{len(done)} of {total} crashes of {len(names)} operations ("
-        + ", ".join(f"{n} on {d}" for d, n in Counter(case.database for case in done).items())
-        + f"; {sum(case.during for case in done)} in the middle of a statement"
-        + (f"; drawn with seed {arguments.seed}" if arguments.sample else "")
-        + f"): violations {violations}; {time.monotonic() - begun:.0f} s"
-    )
-    return 1 if violations else 0
+        results.remember(crashes)
+        workers = [crashes, replace(crashes, worker=Worker())]
+        for database in databases:
+            cases: list[Case] = []
+            for found in pool.map(
+                _cases, workers * len(names), names, [database] * len(names), [deadline] * len(names)
+            ):
+                cases += found
+            random.Random(arguments.seed).shuffle(cases)
+            todo = [case for case in cases if not results.has(case)]
+            list(pool.map(_run, workers * len(todo), todo, [results] * len(todo), [deadline] * len(todo)))
+            results.learned(crashes)
+        workers[1].worker.close()
+    print(results.figures(arguments.seed))
+    return 1 if results.violations else 0
 
 
-def _run(crashes: Crashes, case: Case) -> bool:
+def _cases(crashes: Crashes, operation: str, database: str, deadline: float) -> list[Case]:
+    return crashes.cases(operation, database) if time.monotonic() < deadline else []
+
+
+def _run(crashes: Crashes, case: Case, results: Results, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        return
     try:
         problem = crashes.violation(case)
     except Exception as error:
         problem = repr(error)
     print(f"{'VIOLATION' if problem else 'ok       '} {case}" + (f"\n{problem}" if problem else ""), flush=True)
-    return bool(problem)
+    results.add(case, problem)
 
 
 if __name__ == "__main__":

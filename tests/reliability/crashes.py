@@ -47,7 +47,8 @@ class Crashes:
     postgres: str | None
     """The address of a PostgreSQL server; without it, only SQLite is used."""
     worker: Worker = field(default_factory=Worker)
-    _expected: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = field(default_factory=dict)
+    known: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = field(default_factory=dict)
+    """For operation and database: its effects, and the state after it and what follows, when nothing is killed."""
 
     @property
     def databases(self) -> list[str]:
@@ -68,12 +69,16 @@ class Crashes:
     def cases(self, operation: str, database: str) -> list[Case]:
         """Every crash of an operation: before each of its effects, after the last, and during each that Spark makes."""
         effects, _ = self.expected(operation, database)
-        before = [Case(operation, database, number, name) for number, name in enumerate([*effects, "end"], start=1)]
-        return before + [replace(c, during=True) for c in before if c.effect.startswith(("Delta:", "staged"))]
+        return [Case(operation, database, *place) for place in self.crashes_at(effects)]
+
+    @staticmethod
+    def crashes_at(effects: list[str]) -> list[tuple[int, str, bool]]:
+        before = [(number, name, False) for number, name in enumerate([*effects, "end"], start=1)]
+        return before + [(number, name, True) for number, name, _ in before if name.startswith(("Delta:", "staged"))]
 
     def expected(self, operation: str, database: str) -> tuple[list[str], dict[str, Any]]:
         """The effects of an operation, and the state after it and what follows, when nothing is killed."""
-        if (operation, database) not in self._expected:
+        if (operation, database) not in self.known:
             with self._copied(database) as job:
                 trace = Path(job.folder) / "effects"
                 ran = self.worker.run(replace(job, operation=operation, failpoint=str(trace)))
@@ -81,8 +86,8 @@ class Crashes:
                 effects = trace.read_text(encoding="utf-8").splitlines()[:-1]
                 after = self.worker.run(replace(job, operation=operation, afterwards=True))
                 assert after["status"] == 0, after["answer"]
-            self._expected[operation, database] = effects, json.loads(after["answer"])["state"]
-        return self._expected[operation, database]
+            self.known[operation, database] = effects, json.loads(after["answer"])["state"]
+        return self.known[operation, database]
 
     def violation(self, case: Case) -> str | None:
         """Crash, repeat, carry on; returns what differs from the run without a crash."""
@@ -109,6 +114,8 @@ class Crashes:
         name = uuid.uuid4().hex[:12]
         folder = self.folder / name
         shutil.copytree(self._origin, folder)
+        for kept in (folder / "warehouse" / "catalog").glob("*.json"):
+            kept.write_text(kept.read_text().replace(str(self._origin), str(folder)))
         file = folder / "warehouse" / "deferred.db"
         if database == "sqlite":
             relocate(file, str(self._origin), str(folder))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from deferred import DeferredError, Warehouse
 from deferred.log.delta_log import DeltaLog
@@ -21,6 +25,8 @@ TABLES = {
     "t": ("feed", "a INT, d DECIMAL(8,2)", "(1, 1.50), (2, 2.25), (3, 4.00)"),
     "h": ("table", "a INT, s STRING", "(1, 'one'), (2, 'two')"),
     "spare": ("feed", "a INT", "(1)"),
+    "plain": ("files", "a INT, s STRING", "(1, 'p'), (2, 'q'), (2, 'q')"),
+    "original": (None, "a INT, at TIMESTAMP, s STRING", "(1, TIMESTAMP'2026-01-01', 'k'), (2, NULL, 'l')"),
     "fed": (None, "a INT", "(1), (2)"),
     "handed": (None, "a INT", "(1), (2)"),
 }
@@ -30,6 +36,10 @@ VIEWS = {
     "bag": ("immediate", "SELECT a, s FROM r WHERE b IS NOT NULL"),
     "named": ("combined", "SELECT s, COUNT(*) AS n FROM h GROUP BY s"),
     "gone": ("base_log", "SELECT a, s FROM r"),
+    "sources": (
+        "combined",
+        "SELECT p.a, p.s, k.s AS stamped, e.state FROM plain p JOIN stamped k ON p.a = k.a LEFT JOIN events e ON e.a = p.a",
+    ),
 }
 
 
@@ -42,6 +52,11 @@ def prepare(folder: Path, remote: str) -> None:
             wh.spark.sql(f"INSERT INTO delta.`{path}` VALUES {values}")
             if log is not None:
                 wh.track(name, path, log=log)
+        wh.track("stamped", f"{folder}/tables/original", key=["a"], log="timestamps", updated_at="at")
+        events = folder / "tables" / "events"
+        events.mkdir()
+        (events / "0.json").write_text(_event("r", 1, "new", 100), encoding="utf-8")
+        wh.track("events", events, key=["a"], log="debezium", columns="a INT, state STRING")
         for name, (scenario, sql) in VIEWS.items():
             wh.create_view(name, sql, scenario=scenario)
         with wh.transaction() as tx:
@@ -117,6 +132,43 @@ def _replay(wh: Warehouse) -> None:
     wh.replay("gone", commits[0].timestamp, commits[-1].timestamp, "24h")
 
 
+def _alter(wh: Warehouse) -> None:
+    wh.alter_view("v", GROUPS.replace("SUM(t.d) AS total", "SUM(t.d) AS total, MAX(t.d) AS most"))
+
+
+def _alter_by_difference(wh: Warehouse) -> None:
+    wh.alter_view("bag", "SELECT a, s FROM r WHERE b IS NOT NULL OR a = 1")
+
+
+def _event(op: str, key: int, state: str, position: int) -> str:
+    return json.dumps({"op": op, "before": None, "after": {"a": key, "state": state}, "source": {"lsn": position}})
+
+
+def _sources_changed(wh: Warehouse) -> None:
+    """Other jobs write the tables that tell their changes in other ways than the change feed."""
+    write(wh, "plain", "UPDATE {} SET s = 'r' WHERE a = 2")
+    write(wh, "original", "INSERT INTO {} VALUES (2, TIMESTAMP'2026-01-02', 'm')")
+    write(wh, "original", "DELETE FROM {} WHERE s = 'l'")
+    (_path(wh, "events") / "1.json").write_text(_event("u", 2, "paid", 200), encoding="utf-8")
+    wh.refresh("sources")
+
+
+def _ingest(wh: Warehouse) -> None:
+    wh.ingest("events", [_event("u", 1, "paid", 300), _event("c", 2, "open", 301)])
+
+
+def _recover(wh: Warehouse) -> None:
+    """The metadata database is lost, then recovered."""
+    from sqlalchemy import delete
+
+    from deferred.metadata.models import Base
+
+    with wh._context.metadata._database.write() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(delete(table))
+    wh.recover()
+
+
 def _path(wh: Warehouse, table: str) -> Path:
     return Path(wh.settings.path).parent / "tables" / table
 
@@ -138,6 +190,17 @@ OPERATIONS: dict[str, Operation] = {
     "create": Operation(lambda wh: wh.create_view("made", GROUPS, scenario="differential"), views=("made",)),
     "replace": Operation(_replace, views=("gone",)),
     "drop": Operation(lambda wh: wh.drop_view("gone"), views=()),
+    "alter": Operation(_alter),
+    "alter, by the difference": Operation(_alter_by_difference, views=("bag",)),
+    "track, by timestamps": Operation(
+        lambda wh: wh.track("again", _path(wh, "original"), key=["a"], log="timestamps", updated_at="at"), views=()
+    ),
+    "track, by events": Operation(
+        lambda wh: wh.track("told", key=["a"], log="debezium", columns="a INT, state STRING"), views=()
+    ),
+    "refresh, other sources": Operation(_sources_changed, lambda wh: wh.refresh("sources"), views=("sources",)),
+    "ingest": Operation(_ingest, views=("sources",)),
+    "recover": Operation(_recover, lambda wh: wh.recover()),
     "replay": Operation(_replay, views=("gone",)),
     "gc": Operation(lambda wh: wh.gc(retain_hours=0)),
 }
@@ -182,14 +245,17 @@ def state(wh: Warehouse) -> dict[str, Any]:
         "leases": leases(wh),
         "folders": {
             kind: sorted(re.sub("-[0-9a-f]{8}$", "", p.name) for p in (root / kind).glob("*"))
-            for kind in ("views", "logs", "transactions", "history")
+            for kind in ("views", "logs", "copies", "transactions", "history")
         },
     }
 
 
 def rows(wh: Warehouse, location: str) -> list[str]:
-    """The rows of a table as text, in an order of their own."""
-    return sorted(map(str, wh.spark.sql(f"SELECT * FROM delta.`{location}`").collect()))
+    """The rows of a table as text, in an order of their own; by delta-rs where it can, because that takes no Spark."""
+    try:
+        return sorted(map(str, DeltaTable(location).to_pyarrow_table().to_pylist()))
+    except DeltaError:
+        return sorted(str(row.asDict()) for row in wh.spark.sql(f"SELECT * FROM delta.`{location}`").collect())
 
 
 def twice(location: str, workings: str) -> list[str]:

@@ -62,8 +62,8 @@ def test_ctrl_c_while_it_waits_for_another(shop: Shop) -> None:
     """In a terminal, where the live line tells that it is there."""
     context = Context(shop.metadata, Engine(), str(shop.folder / "warehouse"))
     ours, theirs = pty.openpty()
-    with refreshing(context, shop.metadata.views.get("big_sales")):
-        process = command(shop, "partial-refresh", "largest", "big_sales", stdout=subprocess.PIPE, stderr=theirs)
+    with refreshing(context, shop.metadata.views.get("largest")):
+        process = command(shop, "partial-refresh", "big_sales", "largest", stdout=subprocess.PIPE, stderr=theirs)
         os.close(theirs)
         shown = b""
         while b"Applying changes to" not in shown or not done(shop):
@@ -79,11 +79,11 @@ def test_ctrl_c_while_it_waits_for_another(shop: Shop) -> None:
     text = shown.decode()
     assert (process.returncode, out) == (130, b"")
     assert "Stopped by Ctrl-C." in text
-    assert "Done: partial_refresh of largest." in text
+    assert "Done: partial_refresh of big_sales." in text
     assert "Nothing is lost" in text
     assert "Traceback" not in text
 
 
 def done(shop: Shop) -> bool:
-    last = shop.metadata.operations.recent("largest", 1)
+    last = shop.metadata.operations.recent("big_sales", 1)
     return bool(last) and last[0].state == "nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deferred.sql.comparing import Difference, OfView, compared
-from deferred.sql.dialect import parse_query
+from deferred.sql.dialect import parse_query, text
 
 RECOMPUTED = {
     "the row of no groups stays": ("SELECT COUNT(*) AS n FROM t", "SELECT COUNT(*) AS n FROM t WHERE FALSE"),
@@ -30,6 +30,20 @@ RECOMPUTED = {
         "SELECT a, RANK() OVER (ORDER BY a) AS n FROM t",
         "SELECT a, RANK() OVER (ORDER BY a) AS n FROM t WHERE a > 1",
     ),
+    "a column that the old rows lack": ("SELECT a, b FROM t", "SELECT a, c FROM t"),
+    "a subquery is no value of the old rows": (
+        "SELECT a, b FROM t",
+        "SELECT a, (SELECT MAX(c) FROM u) AS m FROM t",
+    ),
+    "another table": ("SELECT a FROM t", "SELECT a FROM t, u"),
+    "another common table expression": (
+        "WITH x AS (SELECT a FROM t) SELECT a FROM x",
+        "WITH x AS (SELECT b AS a FROM u) SELECT a FROM x UNION ALL SELECT b FROM u",
+    ),
+    "the first rows of a union are chosen among all": (
+        "SELECT a FROM t UNION ALL SELECT b AS a FROM u ORDER BY a LIMIT 1",
+        "SELECT a FROM t",
+    ),
     "names differ in case inside a text": ("SELECT a FROM t WHERE a = 'X'", "SELECT b FROM t WHERE a = 'x'"),
 }
 
@@ -48,3 +62,44 @@ def test_what_follows_from_the_old_rows() -> None:
     assert found.condition.sql() == '"n" > 1'
     added = compared("SELECT a FROM t", "SELECT a FROM t UNION ALL SELECT b FROM u", ["a"])
     assert added == Difference(("SELECT b FROM u",), ())
+
+
+# the old and the new query: the new columns made of old ones, and the condition on old rows
+OF_VIEW: dict[tuple[str, str], tuple[list[str] | None, str | None]] = {
+    ("SELECT a, b FROM t", "SELECT b, a + 1 AS c FROM t"): (["`b`", "`a` + 1"], None),
+    ("SELECT a, b FROM t", "SELECT a, b FROM t WHERE a > 1"): (None, "`a` > 1"),
+    ("SELECT a, b FROM t WHERE a > 1", "SELECT a, b FROM t WHERE a > 1 AND b = 2"): (None, "`b` = 2"),
+    (
+        "SELECT a, COUNT(*) AS n FROM t GROUP BY a",
+        "SELECT a, COUNT(*) AS n FROM t WHERE a > 1 GROUP BY a",
+    ): (None, "`a` > 1"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), OF_VIEW)
+def test_new_rows_that_are_made_of_old_ones(old: str, new: str) -> None:
+    found = compared(old, new, [item.alias_or_name for item in parse_query(old).expressions])
+    assert isinstance(found, OfView)
+    outputs = None if found.outputs is None else [text(output) for output in found.outputs]
+    assert (outputs, None if found.condition is None else text(found.condition)) == OF_VIEW[old, new]
+
+
+DIFFERENCES: dict[tuple[str, str], Difference] = {
+    ("SELECT a FROM t WHERE b > 1", "SELECT a FROM t"): Difference(
+        ("SELECT a FROM t WHERE NOT COALESCE(b > 1, FALSE)",), ()
+    ),
+    ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t"): Difference((), ("SELECT b FROM u",)),
+    (
+        "WITH x AS (SELECT a FROM t) SELECT a FROM x",
+        "WITH x AS (SELECT a FROM t) SELECT a FROM x UNION ALL SELECT b FROM u",
+    ): Difference(("WITH x AS (SELECT a FROM t) SELECT b FROM u",), ()),
+    ("SELECT a FROM t WHERE a > 1", "SELECT a FROM t WHERE a > 1 OR a IS NULL"): Difference(
+        ("SELECT a FROM t WHERE (a > 1 OR a IS NULL) AND NOT COALESCE(a > 1, FALSE)",),
+        ("SELECT a FROM t WHERE a > 1 AND NOT COALESCE(a > 1 OR a IS NULL, FALSE)",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), DIFFERENCES)
+def test_rows_that_are_added_and_removed(old: str, new: str) -> None:
+    assert compared(old, new, [item.alias_or_name for item in parse_query(old).expressions]) == DIFFERENCES[old, new]

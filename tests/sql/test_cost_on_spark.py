@@ -21,7 +21,7 @@ from tests.fuzz.on_spark import SparkDatabase
 from tests.sql.test_families import LINES, Line, document_schemas, named
 
 ROWS = 20_000
-PER_FAMILY = 5
+PER_FAMILY = 3
 BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 
 VALUES = {

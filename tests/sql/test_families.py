@@ -51,8 +51,9 @@ def _lines() -> Iterator[Line]:
             yield Line(family, construct, example.strip().replace("\\|", "|"), said)
 
 
-REFUSALS, WITHOUT_RULE = "What is refused", "What has no rule"
-LINES = [line for line in _lines() if line.family not in (REFUSALS, WITHOUT_RULE)]
+REFUSALS, WITHOUT_RULE, AS_TREES = "What is refused", "What has no rule", "Joins as trees"
+LINES = [line for line in _lines() if line.family not in (REFUSALS, WITHOUT_RULE, AS_TREES)]
+TREES = [line for line in _lines() if line.family == AS_TREES]
 REFUSED = [line for line in _lines() if line.family == REFUSALS]
 WHOLE = [line for line in _lines() if line.family == WITHOUT_RULE]
 
@@ -121,7 +122,7 @@ class Examples(Database):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.connection.execute("CREATE MACRO own_tax(x) AS x * 2")
-        self.bounds: dict[str, Bound] = {}
+        self.bounds: dict[tuple[str, str], Bound] = {}
 
     def types(self, sql: str) -> list[tuple[str, str]]:
         if re.match(r"SELECT AVG\(`\w+`\) AS `t0` FROM \(SELECT CAST\(NULL AS DECIMAL", sql, re.IGNORECASE):
@@ -134,10 +135,10 @@ class Examples(Database):
             type_ = "struct<k:date,v:string>" if "NAMED_STRUCT('k'" in sql else "string"
             return [(f"t{i}", type_) for i in range(made)]
 
-    def bind(self, sql: str) -> Bound:
-        if sql not in self.bounds:
-            self.bounds[sql] = super().bind(sql)
-        return self.bounds[sql]
+    def bind(self, sql: str, maintain: str = "auto") -> Bound:
+        if (sql, maintain) not in self.bounds:
+            self.bounds[sql, maintain] = super().bind(sql, maintain)
+        return self.bounds[sql, maintain]
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +194,20 @@ def test_an_example_is_maintained_as_stated(line: Line, tables: Examples) -> Non
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.construct not in NOT_ON_DUCKDB], ids=named)
 def test_an_example_is_right_after_changes(line: Line, tables: Examples) -> None:
+    follows(line, tables, tables.bind(line.example))
+
+
+@pytest.mark.parametrize("line", TREES, ids=named)
+def test_an_example_is_kept_as_a_tree(line: Line, tables: Examples) -> None:
+    bound = tables.bind(line.example, "tree")
+    assert "good-counters" in words(bound)
+    trees = [note.partition(": ")[2].removesuffix(".") for note in bound.notes]
+    assert trees == ([] if line.said == "–" else line.said.strip("`").split("` · `"))
+    follows(line, tables, bound)
+
+
+def follows(line: Line, tables: Examples, bound: Bound) -> None:
     random = Random(line.example)
-    bound = tables.bind(line.example)
     for name, schema in tables.schemas.items():
         tables.replace(name, _rows(random, list(schema), 5))
     shown = tables.query(line.example)

@@ -40,6 +40,7 @@ QUERIES = {
     "LIMIT 3) SELECT a, s FROM t",
     "the same aggregate of groups and of all groups": "SELECT s, COUNT(*) AS n, COUNT(*) OVER () AS groups, "
     "SUM(COUNT(*)) OVER () - COUNT(*) AS others, RANK() OVER (ORDER BY COUNT(*) DESC) AS r FROM t GROUP BY s",
+    "totals of constants": "SELECT MAX(CAST(0 AS DOUBLE)) AS m, MEDIAN(1) AS n FROM t WHERE b > 0",
     "second row": "SELECT s, a, NTH_VALUE(a, 2) OVER (PARTITION BY s ORDER BY a) AS n FROM t",
 }
 

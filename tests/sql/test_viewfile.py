@@ -14,7 +14,7 @@ WHOLE = """-- sales to good customers
 CREATE OR REPLACE MATERIALIZED VIEW IF NOT EXISTS `high value` (custId, `the name` COMMENT 'as written')
 COMMENT 'what''s sold; AS it is'
 WITH (scenario = 'combined', refresh_policy = 'incremental_strict', propagate_every = '1h', refresh_every = '24h',
-      policy = 2, target_lag = '30m', refresh_on_read = true)
+      policy = 2, target_lag = '30m', refresh_on_read = true, maintain = 'tree')
 AS /* not this */ WITH good AS (SELECT * FROM customer WHERE score = 'High;') -- but this
 SELECT c.custId, c.`name` FROM good c
 ;
@@ -34,6 +34,7 @@ def test_all_clauses_together() -> None:
         policy=2,
         target_lag="30m",
         refresh_on_read=True,
+        maintain="tree",
     )
     assert view.stated == frozenset(OPTION_NAMES)
     assert view.sql == (

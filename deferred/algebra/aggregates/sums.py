@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -166,7 +167,15 @@ register(
         reference=None,
     )
 )
-register(
+
+
+def _register_with_try(function: AggregateFunction) -> None:
+    """A function, and its namesake that is NULL where it would overflow: its parts would not say so, none are kept."""
+    register(function)
+    register(replace(function, names=(f"try_{function.names[0]}",), distinct_first=False, countable=None))
+
+
+_register_with_try(
     AggregateFunction(
         names=("sum",),
         arity=ONE,
@@ -180,21 +189,7 @@ register(
         reference=of_values(_sum),
     )
 )
-register(
-    AggregateFunction(
-        names=("try_sum",),
-        arity=ONE,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=_order_free_sum,
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
-        window_order=WindowOrder.ONE_IF_FLOATING,
-        reference=of_values(_sum),
-    )
-)
-register(
+_register_with_try(
     AggregateFunction(
         names=("avg", "mean"),
         arity=ONE,
@@ -204,20 +199,6 @@ register(
         distinct_first=True,
         idempotent=False,
         countable=Countable(False, "x", _average_of_parts),
-        window_order=WindowOrder.ONE_IF_FLOATING,
-        reference=of_values(average),
-    )
-)
-register(
-    AggregateFunction(
-        names=("try_avg",),
-        arity=ONE,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=average_form,
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
         window_order=WindowOrder.ONE_IF_FLOATING,
         reference=of_values(average),
     )

@@ -23,7 +23,7 @@ from deferred.algebra.operators.outer_join import LEFT, OuterJoin
 from deferred.algebra.operators.project import Project, needed_outputs, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import Recomputed, Strategy, SupportTables
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.paper.interpret import Row
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -61,6 +62,7 @@ class Reading(GroupStrategy):
         A group outside K has the same rows as before. Gupta et al.'s Algorithm 4.1 for aggregation, without assuming
         that the aggregate can be decremented. Where copies do not matter, as to COUNT(DISTINCT x), none is written out.
         """
+        change = d.shared(change)
         keys = Keys.same(change, node.keys) if node.keys else None
         if keys is not None and all(map(ignores_copies, node.expressions)):
             new, old = (pick(rows, node.child.columns) for rows in d.states_with_counts(node.child, change, keys))
@@ -117,6 +119,7 @@ class Aggregate(Barrier, Unary):
     chosen: GroupStrategy | None = None
 
     row_by_row = False
+    in_recursion = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -161,7 +164,7 @@ class Aggregate(Barrier, Unary):
 
     def delta(self, d: Differentiator) -> Plan | None:
         change = d.delta(self.child)
-        return None if change is None else self.strategy.delta(self, d, d.shared(change))
+        return None if change is None else self.strategy.delta(self, d, change)
 
     def restricted(self, keys: Keys) -> Plan:
         return self.strategy.restricted(self, keys)
@@ -189,6 +192,14 @@ class Aggregate(Barrier, Unary):
             for name, e in outputs
         ]
         return Project(joined, (*filled, *u.carried(mine))), mine
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row changes the values of its own group: its keys are the group's, anything may be computed of it."""
+        return [[c.apart(demand, self.keys) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        """Without keys there is a row even if the input has none."""
+        return c.facts_of(self.child) if self.keys else ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.grouped(self, self.keys)

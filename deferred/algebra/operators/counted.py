@@ -129,17 +129,22 @@ class Counted(GroupStrategy, Keeping):
     def delta(self, node: Aggregate, d: Differentiator, change: Plan) -> Plan:
         """Δ(γ(E)) from the kept parts: new parts = old parts + Σ over Δ(E), at the groups that Δ(E) touches.
 
+        Δ(E) itself is not a step: only what it adds to each group leaves the query that computes it.
+
         Counts and sums are subtracted exactly. A minimum or maximum stays unless a deleted value reaches it; only the
         groups where that happens are read again, New(E|K).
         """
         stored = self._stored(node)
         kept = stored.columns
+        touched = change
         if any(part.kind in EXTREMES for part in self.parts):
             # A value that Δ(E) both inserts and deletes was never there, and must not be the best inserted one.
             read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in self.parts if part.argument))))
             change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
-        added = d.shared(Aggregate(change, node.keys, tuple(output for part in self.parts for output in part.added())))
-        old_parts = looked_up(stored, Keys.same(added, node.keys) if node.keys else None)
+        added: Plan = Aggregate(change, node.keys, tuple(output for part in self.parts for output in part.added()))
+        if not d.is_leaf(touched):  # else the keys are known already, and what is added is read once
+            added = touched = d.shared(added)
+        old_parts = looked_up(stored, Keys.same(touched, node.keys) if node.keys else None)
         both = d.shared(self._with_old_parts(node, added, old_parts))
         old = pick(Filter(both, exp.Not(this=_is_null(column(self._rows)))), kept)
 

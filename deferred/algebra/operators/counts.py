@@ -9,7 +9,6 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project
-from deferred.algebra.operators.signed import Summed
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, column, negated
 
@@ -43,9 +42,8 @@ def counts_of_both_states(
     return found
 
 
-def changed_rows(counts: Summed, new: Scalar, old: Scalar) -> Plan:
+def changed_rows(counts: Plan, names: Sequence[str], new: Scalar, old: Scalar) -> Plan:
     """The signed bag new − old of rows that occur once, for the number of copies in either state."""
-    names = counts.columns[: -len(counts.counts)]
     outputs = (*((c, column(c)) for c in names), (COUNT, exp.Sub(this=new, expression=old)))
     return Filter(Project(counts, outputs), exp.NEQ(this=column(COUNT), expression=bigint(0)))
 

@@ -10,27 +10,24 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Unary):
+class Filter(RowByRow, Unary):
     """σ: the rows for which the condition is true (not false, not NULL)."""
 
     condition: Scalar
 
-    row_by_row = True
     one_row = False
-    looked_up_by = ()
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -74,24 +71,17 @@ class Filter(Unary):
         plan = self if below is None else Filter(self.child.restricted(below), self.condition)
         return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
 
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
-    def reads(self, labels: Labels) -> str:
-        return "the changed rows"
-
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         from deferred.algebra.linking import filtered
 
         child, values = u.plan(self.child)
         return filtered(child, u.put(self.condition, values)), values
 
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [[(*demand, *conjuncts(self.condition)) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return (*c.facts_of(self.child), *conjuncts(self.condition))
 
     def labelled(self, labels: Labels) -> Mapping[str, str]:
         return {}

@@ -13,29 +13,26 @@ from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
 from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class Generate(Barrier, Unary):
+class Generate(RowByRow, Barrier, Unary):
     """Every row of E joined with the rows that a generator makes from it; with `outer`, with NULLs if it makes none."""
 
     generator: Scalar
     ids: tuple[str, ...]
     outer: bool = False
 
-    row_by_row = True
     one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,22 +67,15 @@ class Generate(Barrier, Unary):
         plan = self if below is None else replace(self, child=self.child.restricted(below))
         return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
 
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
-    def reads(self, labels: Labels) -> str:
-        return "the changed rows"
-
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         child, values = u.plan(self.child)
         return replace(self, child=child, generator=u.put(self.generator, values)), values
 
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [[c.apart(demand, self.child.columns) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def labelled(self, labels: Labels) -> Mapping[str, str]:
         call = labels.computed("generated", self.generator)

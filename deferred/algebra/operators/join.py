@@ -15,7 +15,7 @@ from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project, minus, pick, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import union, united
-from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Nary, Origin, Plan, Writer, used
 from deferred.algebra.scalar import (
     Scalar,
     column,
@@ -27,13 +27,14 @@ from deferred.algebra.scalar import (
     is_column,
     product,
 )
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
+from deferred.algebra.strategy import LINEAR, Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 OTHER = "_deferred_m"
@@ -41,25 +42,18 @@ OTHER = "_deferred_m"
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Plan):
+class Join(Nary):
     """σ_p(E₁ × … × Eₙ); without a condition the plain product ×."""
 
-    inputs: tuple[Plan, ...]
     condition: Scalar | None = None
 
     row_by_row = False
+    in_recursion = True
     looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(c for plan in self.inputs for c in plan.columns)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return self.inputs
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        return replace(self, inputs=tuple(children))
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -101,11 +95,16 @@ class Join(Plan):
         Figure 2's three products, telescoped: each change meets the new state of the inputs before it and the old
         state of those after it, so every combination of changes is counted once. Everything is read after the update:
         Oldⱼ = Newⱼ − Δⱼ is a signed bag, and because products distribute over signed counts no monus is needed.
-        Terms of unchanged inputs vanish: n changed inputs make n terms.
+        Terms of unchanged inputs vanish: n changed inputs make n terms. The term of an input that absorbs most changes
+        is a step of its own, which reads nothing where the input has not changed.
         """
         changes = [d.delta(plan) for plan in self.inputs]
         changes = [None if change is None else d.shared(change) for change in changes]
-        terms = [self._term(d, i, changes) for i, change in enumerate(changes) if change is not None]
+        terms = []
+        for i, (plan, change) in enumerate(zip(self.inputs, changes, strict=True)):
+            if change is not None:
+                term = self._term(d, i, changes)
+                terms.append(d.shared(term, when=change) if plan.strategy.absorbs else term)
         return union(terms, (*self.columns, COUNT))
 
     def _term(self, d: Differentiator, i: int, changes: Sequence[Plan | None]) -> Plan:
@@ -121,11 +120,14 @@ class Join(Plan):
             left.remove(j)
             plan = self.inputs[j]
             links = _links(result, plan, pending)
+            strategy = plan.strategy
             if links and not d.is_row_by_row(plan):
-                result = d.shared(result)
+                result = d.shared(result, when=changes[i] if self.inputs[i].strategy.absorbs else None)
                 plan = plan.restricted(Keys(result, links))
             change = changes[j]
-            if change is not None and j > i:
+            if change is not None and j > i and isinstance(strategy, Keeping):
+                other = strategy.past(self.inputs[j], Keys(result, links) if links else None)
+            elif change is not None and j > i:
                 if links and not d.is_row_by_row(self.inputs[j]):
                     change = Restrict(change, Keys(result, links))
                 other = united([signed(plan), minus(change)], (*plan.columns, COUNT))
@@ -190,6 +192,19 @@ class Join(Plan):
             inputs.append(domain)
         parts = [u.put(p, values) for p in conjuncts(self.condition)]
         return Join(tuple(inputs), conjunction([*parts, *links])), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row of Eᵢ is joined with rows of the other inputs, of which what holds for all their rows holds."""
+
+        def of_input(i: int) -> Demands:
+            others = [fact for j, plan in enumerate(self.inputs) if j != i for fact in c.facts_of(plan)]
+            met = (*conjuncts(self.condition), *others)
+            return [c.apart((*demand, *met), self.inputs[i].columns) for demand in asked]
+
+        return [of_input(i) for i in range(len(self.inputs))]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return (*(fact for plan in self.inputs for fact in c.facts_of(plan)), *conjuncts(self.condition))
 
     def figure2(self, f: Figure2) -> Pair:
         return f.product(self)

@@ -16,7 +16,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -57,6 +58,7 @@ class Kept(Barrier, Unary):
     bitwise: Mapping[str, str] = field(default_factory=dict)
 
     row_by_row = False
+    in_recursion = True
     one_row = False
     looked_up_by = ()
 
@@ -105,6 +107,13 @@ class Kept(Barrier, Unary):
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("kept values")
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """The support table holds all rows, whatever is asked of them."""
+        return [c.ANY]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.linear(self)

@@ -29,7 +29,7 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -98,6 +99,7 @@ class Limit(Barrier, Unary):
     kept: KeptRows | None = None
 
     row_by_row = False
+    in_recursion = False
     one_row = False
     looked_up_by = ()
 
@@ -167,6 +169,13 @@ class Limit(Barrier, Unary):
         assert condition is not None
         kept = tuple((c, column(c)) for c in (*self.columns, *values.values()))
         return Project(Filter(plan, condition), kept), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """Any row may come before others, whatever is asked of the first ones."""
+        return [c.ANY]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.recomputed(self)

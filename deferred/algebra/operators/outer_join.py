@@ -18,7 +18,7 @@ from deferred.algebra.operators.project import Project, minus, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
+from deferred.algebra.plan import Binary, Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, equated, equated_columns, product
 from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy, SupportTables
 from deferred.errors import UnsupportedSQLError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 MINE, THEIRS = "_deferred_mine", "_deferred_theirs"
@@ -38,29 +39,20 @@ SYMBOLS = {LEFT: "⟕", FULL: "⟗", SEMI: "⋉", ANTI: "▷"}
 
 
 @dataclass(frozen=True, eq=False)
-class OuterJoin(Plan):
+class OuterJoin(Binary):
     """E ⟕ F (LEFT), E ⟗ F (FULL), E ⋉ F (SEMI: rows of E with a partner), E ▷ F (ANTI: rows of E without one)."""
 
-    left: Plan
-    right: Plan
     kind: str
     condition: Scalar
 
     row_by_row = False
+    in_recursion = True  # the left side of a semi or anti join, and the right side of a semi join
     one_row = False
     looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.left.columns if self.kind in (SEMI, ANTI) else (*self.left.columns, *self.right.columns)
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.left, self.right)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        left, right = children
-        return replace(self, left=left, right=right)
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -240,6 +232,35 @@ class OuterJoin(Plan):
         right, theirs = u.plan(self.right)
         joined = replace(self, left=left, right=right, condition=all_true([*condition, *u.equal(values, theirs)]))
         return pick(joined, (*self.columns, *values.values())), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row changes what it is joined with, and whether a partner, or itself, has a partner at all.
+
+        Rows of E matter in (e, f) for a partner f, or alone, as (e, NULL). Rows f of F matter only to partners e: as
+        (e, f), or because e is no longer, or is again, without a partner. In ⟗ both hold for both sides.
+        """
+        left, right, met = self.left, self.right, tuple(conjuncts(self.condition))
+        of_left, of_right = (*met, *c.facts_of(left)), (*met, *c.facts_of(right))
+        if self.kind in (SEMI, ANTI):
+            matched = of_right if self.kind == SEMI else ()
+            for_left, for_right = [(*d, *matched) for d in asked], [(*d, *of_left) for d in asked]
+        else:
+            alone = [c.put(d, dict.fromkeys(right.columns, exp.Null())) for d in asked]
+            unmatched = [c.put(d, dict.fromkeys(left.columns, exp.Null())) for d in asked] if self.kind == FULL else []
+            for_left = [*((*d, *of_right) for d in [*asked, *unmatched]), *alone]
+            for_right = [*((*d, *of_left) for d in [*asked, *alone]), *unmatched]
+        return [
+            [c.apart(d, left.columns) for d in for_left],
+            [c.apart(d, right.columns) for d in for_right],
+        ]
+
+    def known(self, c: Conditions) -> Conjunction:
+        if self.kind == FULL:
+            return ()
+        of_left = c.facts_of(self.left)
+        if self.kind in (LEFT, ANTI):
+            return of_left
+        return (*of_left, *conjuncts(self.condition), *c.facts_of(self.right))
 
     def figure2(self, f: Figure2) -> Pair:
         return f.recomputed(self)

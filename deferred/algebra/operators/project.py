@@ -10,26 +10,22 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.plan import Keys, Origin, Plan, Unary, Writer, used
-from deferred.algebra.scalar import Scalar, column, is_column, negated
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
+from deferred.algebra.scalar import Scalar, column, is_column, negated, same, substitute
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Unary):
+class Project(RowByRow, Unary):
     """Π: one expression per output column; keeps duplicates."""
 
     outputs: tuple[tuple[str, Scalar], ...]
-
-    row_by_row = True
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -87,23 +83,21 @@ class Project(Unary):
         assert below is not None
         return Project(self.child.restricted(below), self.outputs)
 
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
-    def reads(self, labels: Labels) -> str:
-        return "the changed rows"
-
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         child, values = u.plan(self.child)
         outputs = tuple((name, u.put(e, values)) for name, e in self.outputs)
         return Project(child, (*outputs, *u.carried(values))), values
 
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [[c.put(demand, dict(self.outputs)) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        """A column that is passed on is known by its new name, of the others how they are computed."""
+        passed = {e.name: column(name) for name, e in reversed(self.outputs) if is_column(e)}
+        names = c.names(self.child.columns) | passed
+        computed = [(name, e) for name, e in self.outputs if not is_column(e) or passed[e.name].name != name]
+        outputs = tuple(same(column(name), substitute(e, names)) for name, e in computed)
+        return (*c.put(c.facts_of(self.child), names), *outputs)
 
     def labelled(self, labels: Labels) -> Mapping[str, str]:
         return {out: labels.computed(out, expression) for out, expression in self.outputs}

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Keys, Leaf, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, QueryLeaf, Writer
 from deferred.algebra.program import Bound, Loop, Step
 from deferred.algebra.scalar import Fresh, Scalar
-from deferred.algebra.strategy import LINEAR, RECOMPUTED, Keeping, Strategy, SupportTables
+from deferred.algebra.strategy import RECOMPUTED, Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 ROUNDS = 100
@@ -31,7 +32,7 @@ ROUNDS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Reference(Barrier, Leaf):
+class Reference(QueryLeaf):
     """X: the rows of a recursion as its own branches read them. What they are, the recursion's rules say."""
 
     name: str
@@ -40,24 +41,10 @@ class Reference(Barrier, Leaf):
     names: tuple[str, ...]
 
     row_by_row = False
-    one_row = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
-
-    @property
-    def unique_key(self) -> tuple[str, ...] | None:
-        return None
-
-    looked_up_by = ()
-
-    def origin(self, name: str) -> Origin | None:
-        return None
 
     def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
         return self
@@ -67,21 +54,14 @@ class Reference(Barrier, Leaf):
         standing = d.references.get(self.name)
         return None if standing is None else standing.change
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
     def reads(self, labels: Labels) -> str:
         return "the rows of the round before"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         return u.for_every_value(self)
+
+    def known(self, c: Conditions) -> Conjunction:
+        return ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.constant(self)
@@ -132,6 +112,7 @@ class Recursion(Barrier):
     kept: Fixpoint | None = None
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
@@ -192,6 +173,13 @@ class Recursion(Barrier):
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("WITH RECURSIVE")
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row may lead to any other one through rounds, whatever is asked of these."""
+        return [c.ANY for _ in self.children]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.recomputed(self)

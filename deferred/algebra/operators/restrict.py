@@ -61,6 +61,9 @@ class Restrict(Derived):
         stored = self.child
         if isinstance(stored, Stored) and used(*(mine for mine, _ in self.keys.on)) <= set(stored.keys):
             # All rows of a key stay or go, so they can be looked up before the newest of them is found.
+            fetched = w.fetched(stored, self.keys)
+            if fetched is not None:
+                return w.newest(stored, bags.select(map(bags.column, w.held(stored)), fetched))
             return w.newest(stored, self._matching(w, w.stored(stored.name), w.held(stored)))
         return self._matching(w, w.below(self.child, "l"), self.columns)
 

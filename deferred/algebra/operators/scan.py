@@ -10,21 +10,19 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Derived, Keys, Leaf, Origin, Plan, Writer
-from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
+from deferred.algebra.plan import Conjunction, Derived, Leaf, Origin, Plan, QueryLeaf, Writer
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(Barrier, Leaf):
+class Scan(QueryLeaf):
     """R, a base table at the current cut: `names` of its columns, known in the plan as `ids`."""
 
     table: str
@@ -32,23 +30,10 @@ class Scan(Barrier, Leaf):
     ids: tuple[str, ...]
 
     row_by_row = True
-    one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
-
-    @property
-    def unique_key(self) -> tuple[str, ...] | None:
-        return None
-
-    def origin(self, name: str) -> Origin | None:
-        return None
 
     def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
         pairs = [(n, i) for n, i in zip(self.names, self.ids, strict=True) if i in needed]
@@ -59,21 +44,14 @@ class Scan(Barrier, Leaf):
         """Δ(R) = ▲R − ▼R, the net base log; safe after the update because the log is a record and does not read R."""
         return Change(self.table, self.names, self.ids) if self.table in d.changed else None
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
     def reads(self, labels: Labels) -> str:
         return "its changes"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         return u.for_every_value(self)
+
+    def known(self, c: Conditions) -> Conjunction:
+        return ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.table(self)
@@ -105,10 +83,6 @@ class Change(Derived, Leaf):
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.ids, COUNT)
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
 
     def origin(self, name: str) -> Origin | None:
         return self, dict(zip(self.ids, self.names, strict=True)).get(name, name)

@@ -18,7 +18,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import sides_by_position, union, united, unnested_sides
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Binary, Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 EXCEPT, INTERSECT = "EXCEPT", "INTERSECT"
@@ -40,33 +41,24 @@ SYMBOLS = {
 
 
 @dataclass(frozen=True, eq=False)
-class SetOperation(Barrier):
+class SetOperation(Barrier, Binary):
     """A binary operation that depends only on the multiplicities n and m of one row in its two inputs.
 
     EXCEPT ALL is the paper's monus, max(0, n − m); INTERSECT ALL its min. Without ALL the result is a set:
     the row is there when n > 0 and m = 0 (EXCEPT), or when both are positive (INTERSECT).
     """
 
-    left: Plan
-    right: Plan
     kind: str
     every: bool  # ALL
     ids: tuple[str, ...]
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return (self.left, self.right)
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        left, right = children
-        return replace(self, left=left, right=right)
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -113,7 +105,7 @@ class SetOperation(Barrier):
             both += counts_of_both_states(side, change, keys, self.ids, mine, (*LEFT, *RIGHT))
         counts = Summed(united(both, (*self.ids, *LEFT, *RIGHT)), (*LEFT, *RIGHT))
         new, old = (self._copies(column(n), column(m)) for n, m in zip(LEFT, RIGHT, strict=True))
-        return changed_rows(counts, new, old)
+        return changed_rows(counts, self.ids, new, old)
 
     def _copies(self, n: Scalar, m: Scalar) -> Scalar:
         """How often a row is in the result that is n times on the left and m times on the right."""
@@ -153,6 +145,19 @@ class SetOperation(Barrier):
         values = {c: u.new(c) for c in u.names}
         left, right = unnested_sides(u, self.children)
         return replace(self, left=left, right=right, ids=(*self.ids, *values.values())), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row changes only the result's own copies of it; without a copy in E there is none at all."""
+        of_left, of_right = (c.renamed(c.facts_of(side), side.columns, self.ids) for side in self.children)
+        partners = (() if self.kind == EXCEPT else of_right, of_left)
+        return [
+            [c.renamed((*demand, *met), self.ids, side.columns) for demand in asked]
+            for side, met in zip(self.children, partners, strict=True)
+        ]
+
+    def known(self, c: Conditions) -> Conjunction:
+        sides = (self.left,) if self.kind == EXCEPT else self.children
+        return tuple(fact for side in sides for fact in c.renamed(c.facts_of(side), side.columns, self.ids))
 
     def figure2(self, f: Figure2) -> Pair:
         return f.monus(self)

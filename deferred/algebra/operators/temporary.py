@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.plan import Derived, Leaf, Origin, Writer
-from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
@@ -26,10 +25,6 @@ class Temporary(Derived, Leaf):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
 
     def origin(self, name: str) -> Origin | None:
         return self, name
@@ -56,10 +51,6 @@ class Stored(Derived, Leaf):
     def columns(self) -> tuple[str, ...]:
         return self.ids
 
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
-
     def origin(self, name: str) -> Origin | None:
         return None
 
@@ -70,4 +61,5 @@ class Stored(Derived, Leaf):
         return e.picked(e.supports[self.name], self.ids)
 
     def sql(self, w: Writer) -> exp.Query:
-        return w.newest(self, bags.select(map(bags.column, w.held(self)), w.stored(self.name)))
+        rows = w.fetched(self, None) or w.stored(self.name)
+        return w.newest(self, bags.select(map(bags.column, w.held(self)), rows))

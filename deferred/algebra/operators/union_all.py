@@ -12,39 +12,28 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.operators.project import Project, pick
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Nary, Origin, Plan, RowByRow, Writer
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class UnionAll(Barrier):
+class UnionAll(RowByRow, Barrier, Nary):
     """⊎: the bags of all inputs added up, columns by position."""
 
-    inputs: tuple[Plan, ...]
     ids: tuple[str, ...]
 
-    row_by_row = True
     one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids
-
-    @property
-    def children(self) -> tuple[Plan, ...]:
-        return self.inputs
-
-    def with_children(self, children: Sequence[Plan]) -> Plan:
-        return replace(self, inputs=tuple(children))
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -83,22 +72,15 @@ class UnionAll(Barrier):
             pushed.append(plan if below is None else plan.restricted(below))
         return replace(self, inputs=tuple(pushed))
 
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
-    def reads(self, labels: Labels) -> str:
-        return "the changed rows"
-
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         values = {c: u.new(c) for c in u.names}
         return UnionAll(unnested_sides(u, self.inputs), (*self.ids, *values.values())), values
 
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        return [[c.renamed(demand, self.ids, side.columns) for demand in asked] for side in self.inputs]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.one_of([c.renamed(c.facts_of(side), side.columns, self.ids) for side in self.inputs])
 
     def labelled(self, labels: Labels) -> Mapping[str, str]:
         return {mine: labels.column(theirs) for mine, theirs in zip(self.ids, self.inputs[0].columns, strict=True)}

@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Keys, Leaf, Origin, Plan, Writer
-from deferred.algebra.scalar import Scalar
-from deferred.algebra.strategy import LINEAR, Strategy, SupportTables
+from deferred.algebra.plan import Conjunction, Plan, QueryLeaf, Writer
+from deferred.algebra.scalar import Scalar, column, same
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
 @dataclass(frozen=True, eq=False)
-class Values(Barrier, Leaf):
+class Values(QueryLeaf):
     """A constant bag: φ without rows, {x} with one."""
 
     ids: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
 
     row_by_row = True
-    one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -42,13 +39,6 @@ class Values(Barrier, Leaf):
     def expressions(self) -> tuple[Scalar, ...]:
         return tuple(value for row in self.rows for value in row)
 
-    @property
-    def unique_key(self) -> tuple[str, ...] | None:
-        return None
-
-    def origin(self, name: str) -> Origin | None:
-        return None
-
     def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
         return self
 
@@ -56,21 +46,14 @@ class Values(Barrier, Leaf):
         """Δ(φ) = Δ({x}) = ∅."""
         return None
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
-    @property
-    def strategy(self) -> Strategy:
-        return LINEAR
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
-
     def reads(self, labels: Labels) -> str:
         return "nothing"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("VALUES")
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.one_of([tuple(map(same, map(column, self.ids), row)) for row in self.rows])
 
     def figure2(self, f: Figure2) -> Pair:
         return f.constant(self)

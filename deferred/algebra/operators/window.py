@@ -18,7 +18,7 @@ from deferred.algebra.keeping import is_kept, over_everything
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Barrier, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer, used
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy, SupportTables
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.paper.interpret import Row
+    from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
@@ -45,6 +46,7 @@ class Window(Barrier, Unary):
     functions: tuple[tuple[str, exp.Window], ...]
 
     row_by_row = False
+    in_recursion = False
     one_row = False
 
     @property
@@ -114,6 +116,14 @@ class Window(Barrier, Unary):
             extended.set("partition_by", [*(extended.args.get("partition_by") or []), *map(column, values.values())])
             functions.append((name, extended))
         return Window(child, (*self.partition, *values.values()), tuple(functions)), values
+
+    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
+        """A row changes the values of all rows of its partition."""
+        facts = c.facts(self.child)
+        return [[c.apart((*demand, *facts), self.partition) for demand in asked]]
+
+    def known(self, c: Conditions) -> Conjunction:
+        return c.facts_of(self.child)
 
     def figure2(self, f: Figure2) -> Pair:
         return f.grouped(self, self.partition)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.plan import Plan, used
-from deferred.algebra.relevance.conditions import MOST, OWN, Conjunction, demands
+from deferred.algebra.plan import Conjunction, Plan, used
+from deferred.algebra.relevance.conditions import MOST, OWN, demands
 from deferred.algebra.relevance.constants import DATE, NUMBER, day_at
 from deferred.algebra.relevance.logic import Dialect, Known, Logic
 from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns, substitute

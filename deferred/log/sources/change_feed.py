@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, select, signed, union_all
-from deferred.algebra.types import as_read
+from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, InvalidInputError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, DeltaLog
 from deferred.log.locating import Given
+from deferred.log.small_changes import small_changes
 from deferred.log.sources.source import Source
 from deferred.log.touched import Commits, Touched
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table, text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ChangeFeed(Source):
@@ -56,6 +60,9 @@ class ChangeFeed(Source):
                 parts.append(self._feed(begin, end - 1, names))
             begin = end + 1
         return union_all(parts or [signed(self.rows_at(upto), names).where(exp.false())])
+
+    def small_changes(self, after: int, upto: int, columns: Columns, most: int) -> pa.Table | None:
+        return small_changes(self.log, after, upto, columns, most)
 
     @contextmanager
     def guarded(self, after: int, upto: int) -> Iterator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
@@ -21,6 +21,9 @@ from deferred.log.locating import Given, Place, located
 from deferred.log.touched import Touched
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NEVER_WRITTEN = (
     "DELTA_MISSING_CHANGE_DATA",
@@ -161,6 +164,10 @@ class Source(ABC):
     @abstractmethod
     def changes(self, after: int, upto: int, names: Sequence[str]) -> exp.Query:
         """The changes from version `after` (excluded) to `upto` as a signed bag, not netted."""
+
+    def small_changes(self, after: int, upto: int, columns: Columns, most: int) -> pa.Table | None:
+        """The same as at most so many rows at the driver, read without Spark; None where Spark must read them."""
+        return None
 
     def changed_rows(self, after: int, upto: int) -> int | None:
         """About how many rows were changed, None where that is not known without reading them."""

@@ -1,15 +1,13 @@
-"""The paper's retail application, run in a folder: what happens to a view while its tables change."""
+"""The first act: the paper's retail application, and what happens to a view while its tables change."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deferred.config import DEFAULT_FILE
-from deferred.errors import InvalidInputError
+from deferred.demo import SCHEMAS
+from deferred.demo.step import Step
 from deferred.maintenance import files
 from deferred.sql.viewfile import read_view
 
@@ -17,55 +15,9 @@ if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
 
 VIEW = "high_value_sales"
-SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""In a JVM that ends within a minute the second compiler costs more than it gains."""
-SCHEMAS = {
-    "customer": "custId INT, name STRING, address STRING, score STRING",
-    "sales": "custId INT, itemNo INT, quantity INT, salesPrice DECIMAL(10, 2)",
-}
 
 
-@dataclass(frozen=True)
-class Step:
-    """One scene: a line, and a small table."""
-
-    title: str
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-
-
-def examples() -> Path:
-    """Returns the folder of the example project: installed as deferred/examples, or conf/ in a checkout."""
-    installed = Path(__file__).parent / "examples"
-    return installed if installed.is_dir() else Path(__file__).parents[1] / "conf"
-
-
-def play(folder: Path) -> Iterator[Step]:
-    """Create the example in an empty folder and run it step by step."""
-    from deferred.maintenance.warehouse import Warehouse
-    from deferred.spark import session
-
-    folder = folder.absolute()
-    if folder.exists() and any(folder.iterdir()):
-        raise InvalidInputError(
-            f"The demo needs an empty folder, and {folder} is not empty; name another one with --path."
-        )
-    shutil.copytree(examples(), folder / "conf", dirs_exist_ok=True)
-    # The settings in the environment are for the user's own warehouse, not for this one.
-    spark = session.start(None, None, {**SHORT_LIVED, "spark.sql.warehouse.dir": str(folder / "catalog")})
-    try:
-        with Warehouse.open(
-            folder / DEFAULT_FILE,
-            path=folder / "warehouse",
-            spark=spark,
-            metadata_url=f"sqlite:///{folder}/warehouse/deferred.db",
-        ) as warehouse:
-            yield from _Story(warehouse, folder).scenes()
-    finally:
-        spark.stop()
-
-
-class _Story:
+class Retail:
     """The scenes, in their order; a later one may need what an earlier one has seen."""
 
     def __init__(self, warehouse: Warehouse, folder: Path) -> None:

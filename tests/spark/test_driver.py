@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferred.errors import InvariantError
@@ -172,3 +172,64 @@ def test_tables_that_spark_writes_otherwise_are_left_to_it(tmp_path: Path) -> No
     assert driver.held(path, condition) is None
     assert not driver.append("s3a://bucket/t", rows, "deferred-test", 1, "")
     assert not driver.append(str(tmp_path / "nothing"), rows, "deferred-test", 1, "")
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(ROWS, max_size=3), min_size=1, max_size=3),
+    st.lists(ROWS, max_size=3),
+    st.sampled_from([("a",), ("s",), ("a", "d"), ("a", "s", "d")]),
+)
+def test_rows_are_looked_up_by_their_keys(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Row]], keys: list[Row], names: tuple[str, ...]
+) -> None:
+    path = str(tmp_path_factory.mktemp("r") / "t")
+    assert driver.create(path, COLUMNS, (), {})
+    for rows in commits:
+        write_deltalake(path, table_of(rows), mode="append")
+    asked = table_of(keys).rename_columns([f"k_{name}" for name in SCHEMA.names])
+    on = {name: f"k_{name}" for name in names}
+    places = [SCHEMA.names.index(name) for name in names]
+    wanted = {tuple(key[i] for i in places) for key in keys}
+    for version in range(len(commits) + 1):
+        found = driver.looked_up(path, version, dict(COLUMNS), asked, on, 1000)
+        there = [row for rows in commits[:version] for row in rows]
+        assert found is not None
+        assert Counter(tuple(row.values()) for row in found.to_pylist()) == Counter(
+            row for row in there if tuple(row[i] for i in places) in wanted
+        )
+        everything = driver.looked_up(path, version, dict(COLUMNS), None, {}, 1000)
+        assert everything is not None
+        assert Counter(tuple(row.values()) for row in everything.to_pylist()) == Counter(there)
+
+
+def test_what_is_looked_up_must_be_little_and_exact(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [(1, "x", None), (1, "y", None)])
+    keys = pa.table({"k": pa.array([1], pa.int32())})
+    types = dict(COLUMNS)
+    assert driver.looked_up(path, 0, types, keys, {"a": "k"}, 2) is not None
+    assert driver.looked_up(path, 0, types, keys, {"a": "k"}, 1) is None
+    assert driver.looked_up(path, 0, types, None, {}, 1) is None
+    assert driver.looked_up(path, 0, {**types, "m": "map<int,int>"}, keys, {"a": "k"}, 2) is None
+    assert driver.looked_up(f"s3://x{path}", 0, types, keys, {"a": "k"}, 2) is None
+    floats = str(tmp_path / "f")
+    write_deltalake(floats, pa.table({"f": [0.0]}))
+    assert driver.looked_up(floats, 0, {"f": "double"}, pa.table({"k": [-0.0]}), {"f": "k"}, 2) is None
+
+
+def test_an_empty_table_is_created_as_by_spark(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    columns = [("a", "int"), ("v", "decimal(12,2)"), ("at", "timestamp"), ("n", "bigint")]
+    assert driver.create(path, columns, ["n"], {"delta.enableDeletionVectors": "false"})
+    table = DeltaTable(path)
+    assert json.loads(table.schema().to_json())["fields"] == [
+        {"name": name, "type": type_, "nullable": True, "metadata": {}}
+        for name, type_ in (("a", "integer"), ("v", "decimal(12,2)"), ("at", "timestamp"), ("n", "long"))
+    ]
+    assert table.metadata().partition_columns == ["n"]
+    assert table.metadata().configuration == {"delta.enableDeletionVectors": "false"}
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
+    assert not driver.create(path, columns, [], {})  # there is one already
+    assert not driver.create(str(tmp_path / "u"), [("m", "map<int,int>")], [], {})
+    assert not driver.create(str(tmp_path / "u"), columns, [], {"delta.enableChangeDataFeed": "true"})
+    assert not (tmp_path / "u").exists()

@@ -1,0 +1,239 @@
+"""What ways to compute a change cost: sizes from Delta's logs, and what earlier operations on the view have taken.
+
+An estimate is a model, rows times seconds per row, corrected by how long the same way took before compared with what
+the model had said. Nothing is read for it but Delta's logs and the metadata database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from deferred.algebra.delta import differentiate
+from deferred.algebra.operators import Scan
+from deferred.algebra.plan import Plan
+from deferred.algebra.program import Loop, Program, Step
+from deferred.algebra.scalar import conjuncts, equated_columns
+from deferred.algebra.types import Columns
+from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
+from deferred.log.sources import source_of
+from deferred.maintenance.base_logs import Logs
+from deferred.maintenance.definition import Definition
+from deferred.maintenance.view_tables import mv_path
+from deferred.metadata import ViewRecord
+from deferred.spark.covering import ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BEGINNING = 0.5
+"""Seconds that every way takes, however little there is to do."""
+
+COMPUTED = 1.1e-6
+"""Seconds per base row of computing a query: reading it, joining it, grouping it."""
+
+COMPARED = 1.5e-6
+"""Seconds per row of comparing the view as it is with the view as it was."""
+
+SCANNED = 0.15e-6
+"""Seconds per base row that is only looked at for a few keys."""
+
+CHANGED = 5e-6
+"""Seconds per changed row, for each base table that it is joined with or looked up in."""
+
+REMEMBERED = 5
+"""The number of earlier operations that correct the model."""
+
+MOST_FILES = 20_000
+"""Of tables with more files, the ranges of their columns are not looked at."""
+
+LIMITS = (0.2, 5.0)
+"""By how much they may correct it: the first statement of a session, or a busy machine, must not decide for long."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run is expected to cost: rows worked through, bytes read, seconds; and how that is known."""
+
+    rows: int
+    bytes: int
+    seconds: float
+    reason: str
+    model: float
+    """The seconds by the model alone, which later estimates compare with what the run has taken."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "model": round(self.model, 4),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """A base table: its rows, and the bytes of the columns that a view reads."""
+
+    rows: int
+    bytes: int
+
+    def part(self, fraction: float) -> TableSize:
+        return TableSize(round(self.rows * fraction), round(self.bytes * fraction))
+
+
+def sizes(context: Context, definition: Definition) -> dict[str, TableSize] | None:
+    """The sizes of a view's base tables, None where the statistics of one are missing."""
+    found = {}
+    for name, table in definition.tables.items():
+        rows = source_of(context, table).row_count()
+        if rows is None:
+            return None
+        found[name] = TableSize(rows, rows * _width(definition.read_columns(name)))
+    return found
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a cost is estimated from: a view, its base tables' sizes, and what has changed in them.
+
+    Of `logs` only the numbers of rows need be known; with rows at the driver the estimate is closer.
+    """
+
+    context: Context
+    view: ViewRecord
+    definition: Definition
+    tables: Mapping[str, TableSize]
+    logs: Logs
+
+
+def filling(tables: Mapping[str, TableSize]) -> float:
+    """Seconds by the model of computing the whole view."""
+    return BEGINNING + COMPUTED * sum(table.rows for table in tables.values())
+
+
+def recomputing(now: Situation) -> Cost:
+    """What it costs to compute the whole view, and its difference to what it holds."""
+    held = DeltaLog(mv_path(now.view.location)).row_count() or 0
+    rows = sum(table.rows for table in now.tables.values()) + 2 * held
+    size = sum(table.bytes for table in now.tables.values()) + 2 * held * _width(now.view.columns)
+    return _corrected(now, "full", rows, size, filling(now.tables) + COMPARED * 2 * held)
+
+
+def changing(now: Situation) -> Cost:
+    """What the delta program costs: what it scans, and the changed rows that it works through.
+
+    A scan that is joined with few known keys reads only the files whose ranges have some of them.
+    """
+    definition, logs = now.definition, now.logs
+    changed = [name for name, rows in logs.rows.items() if rows]
+    scans = list(_scans(differentiate(definition.plan, changed, definition.column_types)))
+    working = BEGINNING + CHANGED * logs.total * max(1, len(scans))
+    scanned = [now.tables[name] for name in scans]
+    if SCANNED * sum(table.rows for table in scanned) > working / 4:  # else what is scanned does not decide
+        scanned = [now.tables[name].part(_touched_part(now, name)) for name in scans]
+    rows, size = sum(table.rows for table in scanned), sum(table.bytes for table in scanned)
+    return _corrected(now, "incremental", rows + logs.total, size, working + SCANNED * rows)
+
+
+def _corrected(now: Situation, strategy: str, rows: int, size: int, model: float) -> Cost:
+    """The estimate, by what the model has said and what it took the last times."""
+    operations = now.context.metadata.operations.recent(now.view.name, 4 * REMEMBERED)
+    factors = _factors((operation.strategy, operation.details.get("cost")) for operation in operations)
+    known = [factor for name, factor in factors if name == strategy][:REMEMBERED]
+    filled = now.view.definition.filled or {}
+    if known:
+        reason = f"by {len(known)} earlier {'operation' if len(known) == 1 else 'operations'}"
+    elif strategy == "full" and filled.get("model"):
+        known, reason = [filled["seconds"] / filled["model"]], "by the view's creation"
+    else:
+        known, reason = [1.0], "by the sizes alone"
+    low, high = LIMITS
+    return Cost(rows, size, model * min(high, max(low, median(known))), reason, model)
+
+
+def _factors(operations: Iterable[tuple[str | None, Any]]) -> Iterator[tuple[str, float]]:
+    """(strategy, seconds that it took / seconds by the model) of operations that have recorded both."""
+    for strategy, cost in operations:
+        model = ((cost or {}).get(strategy) or {}).get("model")
+        if strategy is not None and model and cost.get("actual"):
+            yield strategy, cost["actual"] / model
+
+
+def _scans(program: Program) -> Iterator[str]:
+    """The base tables that a program reads, each as often as it does."""
+    plans = [plan for step in program.steps for plan in _plans(step)]
+    plans += [] if program.result is None else [program.result]
+    plans += [plan for upkeep in program.supports.values() for plan in (upkeep.rows, upkeep.gone) if plan is not None]
+    for plan in plans:
+        yield from (node.table for node in plan.walk() if isinstance(node, Scan))
+
+
+def _plans(step: Step | Loop) -> Iterator[Plan]:
+    if isinstance(step, Step):
+        yield step.plan
+        return
+    yield from (step.first, step.next)
+    for inner in step.steps:
+        yield from _plans(inner)
+
+
+def _touched_part(now: Situation, table: str) -> float:
+    """The part of a table's rows that is in files with keys of a changed table, by the ranges of their columns.
+
+    1 where nothing is known of them.
+    """
+    joined = [
+        (mine, values.column(theirs))
+        for mine, (other, theirs) in _joined_with(now.definition, table)
+        if (values := now.logs.local.get(other)) is not None
+    ]
+    if not joined:
+        return 1.0
+    files = source_of(now.context, now.definition.tables[table]).log.files(MOST_FILES)
+    return min((_overlapping(files, mine, values) for mine, values in joined), default=1.0)
+
+
+def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(column of a table, (other table, its column)) that the query equates."""
+    origin = {
+        id_: (node.table, name)
+        for node in definition.plan.walk()
+        if isinstance(node, Scan)
+        for id_, name in zip(node.columns, node.names, strict=True)
+    }
+    for node in definition.plan.walk():
+        for expression in node.expressions:
+            for part in conjuncts(expression):
+                pair = equated_columns(part) or ()
+                sides = [origin[name] for name in pair if name in origin]
+                for one, other in (sides, sides[::-1]) if len(sides) == 2 else ():
+                    if one[0] == table and other[0] != table:
+                        yield one[1], other
+
+
+def _overlapping(files: list[dict[str, Any]], column: str, values: pa.ChunkedArray) -> float:
+    """The part of the rows that is in files whose range of a column has one of some values."""
+    spans = ranges(sorted(value for value in values.unique().to_pylist() if value is not None))
+    rows = touched = 0
+    try:
+        for file in files:
+            low, high, count = file.get(f"min.{column}"), file.get(f"max.{column}"), file["num_records"] or 0
+            rows += count
+            if low is None or high is None or any(low <= end and begin <= high for begin, end in spans):
+                touched += count
+    except TypeError:  # the statistics are written in another type
+        return 1.0
+    return touched / rows if rows else 1.0
+
+
+_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+
+
+def _width(columns: Columns) -> int:
+    """About how many bytes the columns of a row have, relative to those of others."""
+    return sum(_WIDTHS.get(type_, 8 if type_ in ("bigint", "double", "timestamp") else 16) for _, type_ in columns)

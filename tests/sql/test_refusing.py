@@ -1,0 +1,125 @@
+"""Queries that a view may not have: refused by the text alone, with what is wrong and what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from deferred.errors import (
+    DeferredError,
+    InvalidSQLError,
+    NondeterministicSQLError,
+    UnknownObjectError,
+    UnsupportedSQLError,
+)
+from deferred.sql.dialect import LONGEST, parse_scalar, parse_statement
+from deferred.sql.pin import with_fresh_views
+from tests.algebra.operators.cases import database
+
+# the query: the error, and words of its message
+REFUSED: dict[str, tuple[type[DeferredError], str]] = {
+    # names
+    "SELECT nope FROM t": (UnknownObjectError, "have no column nope"),
+    "SELECT x.* FROM t": (UnknownObjectError, "FROM has no table x"),
+    "SELECT b FROM t, u": (InvalidSQLError, "ambiguous: it is in t and u. Write it with its table, as in t.b"),
+    "SELECT a AS x, b AS x FROM t ORDER BY x LIMIT 1": (UnsupportedSQLError, "ORDER BY x is ambiguous"),
+    "SELECT * EXCEPT (nope) FROM t": (UnknownObjectError, r"\* EXCEPT \(nope\): no such column"),
+    "SELECT x.a FROM t AS x(a)": (InvalidSQLError, "x lists 1 column names for 2 columns"),
+    "SELECT a FROM t JOIN u USING (a)": (UnknownObjectError, r"USING \(a\): both sides"),
+    # numbers of columns
+    "SELECT a FROM t UNION ALL SELECT b, c FROM u": (InvalidSQLError, "UNION"),
+    "SELECT a FROM t WHERE (a, b) IN (SELECT b FROM u)": (
+        InvalidSQLError,
+        "2 values are compared with a subquery of 1 col",
+    ),
+    "SELECT a FROM t WHERE a > (SELECT b, c FROM u)": (InvalidSQLError, "one column"),
+    "SELECT a FROM t WHERE a > ALL (SELECT b, c FROM u)": (
+        InvalidSQLError,
+        "1 values are compared with a subquery of 2",
+    ),
+    "SELECT * FROM VALUES (1, 2), (3)": (InvalidSQLError, "different numbers of columns"),
+    # ordinals
+    "SELECT a, COUNT(*) AS n FROM t GROUP BY 3": (InvalidSQLError, "GROUP BY 3: SELECT has 2 columns"),
+    "SELECT a FROM t ORDER BY 2 LIMIT 1": (InvalidSQLError, "ORDER BY 2: the result has 1 columns"),
+    "SELECT a FROM t ORDER BY a LIMIT 1 + 1": (UnsupportedSQLError, "LIMIT must be a plain number"),
+    # aggregates
+    "SELECT COUNT(*) AS n FROM t GROUP BY SUM(a)": (InvalidSQLError, "GROUP BY"),
+    "SELECT SUM(MAX(a)) AS n FROM t": (InvalidSQLError, "An aggregate may not contain another one"),
+    "SELECT a FROM t WHERE SUM(a) > 1": (InvalidSQLError, r"SUM\(a\) is an aggregate and is not allowed in WHERE"),
+    "SELECT GROUPING(a) AS g FROM t GROUP BY a": (InvalidSQLError, "needs GROUPING SETS, ROLLUP or CUBE"),
+    "SELECT GROUPING(b) AS g, a FROM t GROUP BY ROLLUP (a)": (InvalidSQLError, "which is not in GROUP BY"),
+    "SELECT COLLECT_LIST(a) AS l FROM t": (NondeterministicSQLError, r"Write sort_array\(COLLECT_LIST\(a\)\)"),
+    "SELECT LISTAGG(a) AS l FROM t": (NondeterministicSQLError, r"needs WITHIN GROUP \(ORDER BY …\)"),
+    # windows and generators
+    "SELECT a FROM t WHERE RANK() OVER (ORDER BY a) = 1": (InvalidSQLError, "not allowed in WHERE"),
+    "SELECT ROW_NUMBER() AS n FROM t": (UnsupportedSQLError, r"ROW_NUMBER\(\) needs OVER \(…\)"),
+    "SELECT a + EXPLODE(ARRAY(1)) AS x FROM t": (UnsupportedSQLError, "A generator inside an expression"),
+    "SELECT id FROM RANGE(1, 9, 0)": (InvalidSQLError, "must not be zero"),
+    "SELECT id FROM RANGE(1 + 1)": (UnsupportedSQLError, "only plain numbers"),
+    # clauses
+    "SELECT DISTINCT ON (a) a, b FROM t": (UnsupportedSQLError, "DISTINCT ON"),
+    "SELECT * REPLACE (1 AS a) FROM t": (UnsupportedSQLError, r"\* REPLACE is not supported"),
+    "SELECT a FROM t TABLESAMPLE (10 PERCENT)": (NondeterministicSQLError, "takes other rows each time"),
+    "SELECT a FROM t ASOF JOIN u ON t.b = u.b": (UnsupportedSQLError, "ASOF JOIN is not supported"),
+    "SELECT a FROM t WHERE a = :x": (InvalidSQLError, "A view has no parameters"),
+    "SELECT a, COUNT(*) AS n FROM t GROUP BY a, (SELECT 1)": (UnsupportedSQLError, "A subquery in GROUP BY"),
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_a_query_is_refused_with_the_reason(query: str) -> None:
+    error, words = REFUSED[query]
+    with pytest.raises(error, match=words):
+        database().bind(query)
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("", "Exactly one SQL statement is expected, 0 were given"),
+        ("SELECT 1; SELECT 2", "Exactly one SQL statement is expected, 2 were given"),
+        ("SELECT 'open", "does not parse"),
+        ("SELECT /* open", "does not parse"),
+        ("SELECT FROM WHERE", "does not parse"),
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "nested too deeply"),
+        ("SELECT 1" + " " * LONGEST, "characters; at most"),
+        ("WITH RECURSIVE x MAX RECURSION LEVEL 0 AS (SELECT 1) SELECT * FROM x", "MAX RECURSION LEVEL"),
+    ],
+    ids=["nothing", "two", "open quote", "open comment", "no columns", "deep", "long", "no rounds"],
+)
+def test_a_text_that_is_no_statement(sql: str, words: str) -> None:
+    with pytest.raises(InvalidSQLError, match=words):
+        parse_statement(sql)
+
+
+def test_what_is_no_text_is_named_by_its_type() -> None:
+    with pytest.raises(InvalidSQLError, match="SQL text is expected, not int"):
+        parse_statement(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("condition", ["a = 1, b = 2", "a FROM t", "a AS x", "*"])
+def test_a_condition_is_one_expression(condition: str) -> None:
+    with pytest.raises(InvalidSQLError, match="expression is expected"):
+        parse_scalar(condition)
+
+
+# a query over fresh(…): what it asks of the rows of the view, None where that cannot be told
+FRESH: dict[str, str | None] = {
+    "SELECT a FROM fresh(v) WHERE a = 1 AND v.b = 2": "a = 1 AND b = 2",
+    "SELECT a FROM fresh(v)": None,
+    "SELECT a FROM fresh(v) JOIN t ON v.a = t.a WHERE a = 1": None,
+    "SELECT a FROM t WHERE a IN (SELECT a FROM fresh(v))": None,
+    "SELECT a FROM fresh(v) WHERE a IN (SELECT b FROM t)": None,
+}
+
+
+@pytest.mark.parametrize("query", FRESH)
+def test_what_a_query_asks_of_a_fresh_view(query: str) -> None:
+    _, views = with_fresh_views(query)
+    (view,) = views.values()
+    assert (view.name, view.where) == ("v", FRESH[query])
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM fresh(a, b)", "SELECT * FROM fresh()", "SELECT * FROM fresh(1)"])
+def test_fresh_takes_the_name_of_one_view(query: str) -> None:
+    with pytest.raises(InvalidSQLError, match="the name of one view"):
+        with_fresh_views(query)

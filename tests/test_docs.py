@@ -1,0 +1,100 @@
+"""The documentation: every block of every page runs, or says why not; the site builds without a warning."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred import Warehouse, cli
+from tests.docs import Reader, blocks
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+TESTED_ELSEWHERE = {
+    "SQL.md": "each of its lines is a test: tests/sql/test_families.py",
+    "AIRFLOW.md": "its DAGs run in tests/airflow",
+    "PERFORMANCE.md": "made by make bench-report, and names make bench",
+}
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def runs(page: str) -> bool:
+    return page not in TESTED_ELSEWHERE and any(block.reason is None for block in blocks(text(page)))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
+def test_every_block_runs(page: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Reader(tmp_path, spark, monkeypatch).follow(text(page))
+
+
+def test_the_notebook_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells in order, each with what it shows: results are tables there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    tempfile.tempdir = None
+    try:
+        shown = Reader(tmp_path, spark, monkeypatch).cells(DOCS / "notebooks" / "first_view.ipynb")
+    finally:
+        tempfile.tempdir = None
+    *_, explanation, status, propagated, _, verification, rows, history = shown
+    for result in (explanation, status, propagated, verification, history):
+        assert result._repr_html_()
+    assert "holds" in verification._repr_html_()
+    assert "time_by_page" in status._repr_html_()
+    assert set(rows["page"]) == {"home", "prices", "docs"}
+    assert list(history["kind"]) == ["verify", "partial_refresh", "propagate"]
+
+
+def test_the_example_of_the_warehouse_runs(spark: Any, tmp_path: Path) -> None:
+    """The one in its docstring, over a table with three of tea."""
+    spark.createDataFrame([("tea", 3)], "item STRING, quantity INT").write.format("delta").save(str(tmp_path / "sales"))
+    names = {"Warehouse": Warehouse, "spark": spark, "folder": tmp_path}
+    (example,) = doctest.DocTestFinder(recurse=False).find(Warehouse, "Warehouse", globs=names)
+    assert len(example.examples) > 5
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_that_does_not_run_says_why(page: str) -> None:
+    for block in blocks(text(page)):
+        assert block.reason is None or len(block.reason.split()) > 1, f"line {block.line}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does: strictly, so that a broken link or a page without a place fails."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def test_the_site_builds(site: Path) -> None:
+    for page in PAGES:
+        assert (site / page).with_suffix(".html").exists(), page
+    assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)"', (site / "index.html").read_text())
+
+
+def test_commands_and_methods_are_in_the_reference(site: Path) -> None:
+    """These pages are made from the code when the site is built."""
+    shown = (site / "CLI.html").read_text()
+    for command in cli.app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__.replace("_", "-")
+        assert f"deferred {name}</code>" in shown, name
+    shown = (site / "API.html").read_text()
+    for name, member in vars(Warehouse).items():
+        if callable(member) and not name.startswith("_"):
+            assert f"Warehouse.{name}</code>" in shown, name
