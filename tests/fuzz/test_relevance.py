@@ -104,6 +104,7 @@ def _check(db: Database, seed: int, tally: Tally) -> None:
         _count_missed(relevance, dict(case.schemas[name]), sorted(set(pool) - set(irrelevant), key=repr)[:8], tally)
 
 
+@pytest.mark.slow
 def test_the_solver_allows_what_conditions_are() -> None:
     """Random conditions on random rows: what DuckDB finds true or false, the solver must find possible.
 

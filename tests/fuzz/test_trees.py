@@ -31,7 +31,9 @@ def database() -> Iterator[Database]:
     opened.close()
 
 
-@pytest.mark.parametrize("first", SEEDS[::PART])
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=pytest.mark.slow if first else ()) for first in SEEDS[::PART]]
+)
 def test_views_equal_their_recomputation(first: int, database: Database) -> None:
     """On the reference evaluator; what is right is said by the plan without any tree."""
     for seed in SEEDS[first : first + PART]:
