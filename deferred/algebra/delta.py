@@ -118,14 +118,16 @@ class Differentiator:
 
     def loop(
         self,
+        finding: str,
         reference: str,
         first: Plan,
         standing: Callable[[Temporary, Temporary], Standing],
         following: Callable[[Differentiator, Temporary, Temporary], Plan],
         bound: Bound | None = None,
         name: str | None = None,
+        gone_from: str | None = None,
     ) -> Temporary:
-        """All rows that rounds find, from the first ones: `following` gives those of the next round.
+        """All rows that rounds find, from the first ones: `following` gives those of the next round, `finding` a name.
 
         Both functions are given all rows found so far and the newest ones; `standing` says what the reference means.
         """
@@ -133,7 +135,8 @@ class Differentiator:
         newest = Temporary(self.fresh(), first.columns)
         inner = self.inside(reference, standing(found, newest))
         following_ = inner.reading(following(inner, found, newest))
-        self.steps.append(Loop(found.name, newest, self.reading(first), tuple(inner.steps), following_, bound))
+        steps = tuple(inner.steps)
+        self.steps.append(Loop(finding, found.name, newest, self.reading(first), steps, following_, bound, gone_from))
         return found
 
     # ---- the states of a plan

@@ -46,15 +46,18 @@ class Loop:
         while newest has rows:  steps;  newest := next;  name := name ⊎ newest
 
     `steps` and `next` read the temporary results `newest` and `name`. A step may give a result from before the loop
-    other rows, under its own name.
+    other rows, under its own name. `finding` says what the rounds look for, for people; `gone_from` names the support
+    table from which they look for rows that may be gone.
     """
 
+    finding: str
     name: str
     newest: Temporary
     first: Plan
     steps: tuple[Step | Loop, ...]
     next: Plan
     bound: Bound | None = None
+    gone_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,10 @@ class Machine(Protocol):
         """Adds the rows of one result to another's."""
         ...
 
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        """Takes notice of how many rows a round has found."""
+        ...
+
     def examples(self, name: str) -> Sequence[Any]:
         """Returns a few rows of a result."""
         ...
@@ -183,6 +190,7 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
         if found:
             machine.append(loop.name, newest)
             done.rows[loop.name] += found
+        machine.progress(loop, done.rounds[loop.name], found, done.rows[loop.name])
 
 
 def _check(loop: Loop, machine: Machine, rounds: int) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from deferred.algebra.operators.recursion import Recursion
     from deferred.algebra.operators.window import Window
     from deferred.algebra.plan import Keys, Plan
+    from deferred.algebra.sharing import Sharing
 
 
 class Strategy:
@@ -116,9 +117,16 @@ class Keeping(Stateful):
     support: str
     """The name of the support table."""
 
+    in_order: ClassVar[bool] = False
+    """Whether its rows are stored in the order of their columns, because they are looked up again and again."""
+
     @abstractmethod
     def contents(self, node: Any) -> Plan:
         """What the support table holds, as a plan over the base tables."""
+
+    @abstractmethod
+    def carried_over(self, node: Any, old: Any, kept: Keeping, sharing: Sharing) -> Plan | None:
+        """The contents, from the support table of a node of another plan; None where they do not follow from it."""
 
 
 class SupportTables(Protocol):
@@ -145,11 +153,16 @@ class SupportTables(Protocol):
         ...
 
 
-def support_tables(plan: Plan) -> dict[str, Plan]:
-    """What each support table of a view holds, as plans over the base tables."""
-    found: dict[str, Plan] = {}
+def kept_nodes(plan: Plan) -> dict[str, tuple[Plan, Keeping]]:
+    """The nodes that keep rows, by the names of their support tables."""
+    found: dict[str, tuple[Plan, Keeping]] = {}
     for node in plan.walk():
         strategy = node.strategy
         if isinstance(strategy, Keeping):
-            found[strategy.support] = strategy.contents(node)
+            found[strategy.support] = node, strategy
     return found
+
+
+def support_tables(plan: Plan) -> dict[str, Plan]:
+    """What each support table of a view holds, as plans over the base tables."""
+    return {name: strategy.contents(node) for name, (node, strategy) in kept_nodes(plan).items()}

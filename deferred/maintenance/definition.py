@@ -45,10 +45,12 @@ class Definition:
     names: dict[str, str]
     types: Types
     whole: str | None = None
-    recursions: Mapping[str, exp.Table] = field(default_factory=dict)
+    results: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
     supports: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where its support tables are, if its plan reads them instead of computing their rows."""
+    kept: Mapping[str, exp.Query] = field(default_factory=dict)
+    """Rows that an earlier definition has kept, where its plan reads them."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
     declared: Mapping[str, Any] | None = None
@@ -276,7 +278,7 @@ class Pinned:
         if name == VIEW:
             assert self.view is not None
             return self.view.copy()
-        return self.steps[name]
+        return self.definition.kept[name] if name in self.definition.kept else self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
         if name in self.definition.supports:
@@ -286,7 +288,7 @@ class Pinned:
 
 def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
     """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     return Renderer(leaves, small_changes=False).query(plan)
 
 

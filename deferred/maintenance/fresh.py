@@ -30,7 +30,7 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
-from deferred.maintenance.rounds import computed
+from deferred.maintenance.rounds import Overestimated, computed
 from deferred.maintenance.strategies import RECOMPUTE, Job, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -110,12 +110,15 @@ class _Reading:
             changes = [state.changes(self.view)]
             if pushed is not None:
                 changes[0].where(pushed.condition, copy=False)
-                definition = pushed.definition
             if logs.total:
                 names = [name for name, _ in self.view.columns]
                 shown = union_all([signed(state.rows(self.view), names), state.changes(self.view)])
-                job = Job(self.context, self.view, definition, self.cut, logs, supports or {}, temporaries, shown=shown)
-                change = choice.strategy.run(job)
+                asked = definition if pushed is None else pushed.definition
+                job = Job(self.context, self.view, asked, self.cut, logs, supports or {}, temporaries, shown=shown)
+                try:
+                    change = choice.strategy.run(job)
+                except Overestimated:
+                    return self._computed(definition)
                 if change.instead is not None:
                     return self._computed(definition)
                 changes.append(select([exp.Star()], change.rows))

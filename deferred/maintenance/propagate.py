@@ -23,8 +23,9 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
+from deferred.maintenance.rounds import Overestimated
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import RECOMPUTE, Change, Job, choose, reconsidered
+from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -102,9 +103,13 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             states, batch = supports.states or {}, supports.next_batch
             job = Job(context, view, definition, cut, logs, states, temporaries, batch)
             choice = reconsidered(job, choice)
-            work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
             work.costs = choice.costs
-            change = choice.strategy.run(job)
+            try:
+                change = choice.strategy.run(job)
+            except Overestimated as error:
+                choice = Choice(RECOMPUTE, str(error))
+                change = choice.strategy.run(job)
+            work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
             if change.instead is not None:
                 work.strategy, work.details["reason"] = change.instead.strategy.name, change.instead.reason
                 work.warnings += [change.instead.reason] if change.instead.strategy is RECOMPUTE else []

@@ -18,12 +18,13 @@ from deferred.algebra.bags import COUNT, alias, bigint, column, difference, sele
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Program, Run, run
+from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
 from deferred.errors import PromiseBrokenError
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
@@ -31,7 +32,7 @@ from deferred.maintenance.definition import Definition, Pinned, output, outputs,
 from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
-from deferred.maintenance.view_tables import reached
+from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import cast
@@ -39,6 +40,9 @@ from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+GONE_FRACTION = 0.5
+"""When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
 
 SMALL = 10_000
 """With fewer base rows than this, all ways take the same time and are not compared."""
@@ -127,7 +131,7 @@ class Incremental(Strategy):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
         renderer = self.renderer(job)
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         return self.change(job, program, renderer, ran)
 
     def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
@@ -138,8 +142,12 @@ class Incremental(Strategy):
         small = job.logs.total <= BROADCAST_ROWS
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
-    def machine(self, job: Job, renderer: PropagateRenderer) -> SparkMachine:
-        return SparkMachine(renderer, renderer.pinned.steps, job.temporaries, job.logs.total)
+    def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
+        most_gone = _most_gone(job.view, program)
+        types, logs = job.definition.column_types, job.logs
+        return SparkMachine(
+            renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
+        )
 
     def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
         """What a program has computed, once its steps have run."""
@@ -180,7 +188,7 @@ class SelfMaintained(Incremental):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if not found:
@@ -209,7 +217,7 @@ class FromView(Incremental):
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer))
+        ran = run(program.steps, self.machine(job, renderer, program))
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if found:
@@ -236,11 +244,18 @@ def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
     """Whether a log has no inserted row whose key it does not delete too."""
     if rows is None:
         return False
+    names = {name.casefold(): name for name in rows.column_names}
     counts = rows.column(COUNT).to_pylist()
-    listed = [rows.column(name).to_pylist() for name in key]
-    keys = list(zip(*listed, strict=True))
+    keys = list(map(repr, zip(*(rows.column(names[name.casefold()]).to_pylist() for name in key), strict=True)))
     gone = {value for value, n in zip(keys, counts, strict=True) if n < 0}
     return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
+
+
+def _most_gone(view: ViewRecord, program: Program) -> dict[str, int]:
+    """Of how many rows of each recursion it is worth finding out whether they are gone; of small ones, of all."""
+    names = [step.gone_from for step in program.steps if isinstance(step, Loop) and step.gone_from is not None]
+    rows = {name: DeltaLog(support_path(view.workings, name)).row_count() for name in names}
+    return {name: round(count * GONE_FRACTION) for name, count in rows.items() if count is not None and count > SMALL}
 
 
 class Recompute(Strategy):

@@ -24,8 +24,7 @@ from deferred.algebra.bags import (
     union_all,
     written_out,
 )
-from deferred.algebra.operators.recursion import has_recursion, rounds_before
-from deferred.algebra.program import run
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError
 from deferred.log import ledger
@@ -182,7 +181,8 @@ class _Past:
     def of_plan(self) -> exp.Expr:
         """The view's plan, over the base tables alone; a recursion is computed by its rounds."""
         renderer = Renderer(self, small_changes=False)
-        run(rounds_before(self.definition.plan), SparkMachine(renderer, self.steps, self.temporaries))
+        machine = SparkMachine(renderer, self.steps, self.temporaries, self.definition.column_types)
+        machine.fill(self.definition.plan)
         return renderer.query(self.definition.plan)
 
     def scan(self, table: str) -> exp.Select:

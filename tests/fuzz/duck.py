@@ -283,6 +283,9 @@ class Database(ReadableLeaves):
     def append(self, name: str, more: str) -> None:
         self.connection.execute(f'INSERT INTO "{name}" SELECT * FROM "{more}"')
 
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        pass
+
     def examples(self, name: str) -> list[Row]:
         return self.connection.execute(f'SELECT * FROM "{name}" LIMIT 3').fetchall()
 
