@@ -50,9 +50,10 @@ class Catalog:
         self._files.remove_file(_file(record))
 
     def complete(self, records: list[TableRecord | ViewRecord]) -> None:
-        """Write what is missing, or is not what the database says."""
+        """Write what is missing, or older than what the database says; what is newer shows that the database is old."""
         for record in records:
-            if _lasting(self._files.read(_file(record)) or "{}") != _lasting(_written(record)):
+            kept = self._files.read(_file(record))
+            if kept is None or _is_older(json.loads(kept), json.loads(_written(record))):
                 self.keep(record)
 
     def tables(self) -> list[TableRecord]:
@@ -89,9 +90,11 @@ def _written(record: TableRecord | ViewRecord) -> str:
     return json.dumps(values, default=_plain, indent=1, sort_keys=True)
 
 
-def _lasting(text: str) -> dict[str, Any]:
-    """What a file says, without the time at which it was true."""
-    return {name: value for name, value in json.loads(text).items() if name != "updated_at"}
+def _is_older(kept: dict[str, Any], record: dict[str, Any]) -> bool:
+    """Whether a file says of a view what was true before; tables have no such time, and change only with a file."""
+    if kept.get("updated_at", "") >= record.get("updated_at", ""):
+        return False
+    return {**kept, "updated_at": ""} != {**record, "updated_at": ""}
 
 
 def _plain(value: object) -> str:

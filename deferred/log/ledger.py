@@ -40,6 +40,8 @@ def sync_reachable(
     def noting(table: TableRecord) -> Iterator[None]:
         try:
             yield
+        except MetadataError:
+            raise  # concerns all tables
         except DeferredError as error:
             failures[table.name] = error
 

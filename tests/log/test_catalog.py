@@ -72,6 +72,8 @@ def test_the_catalog_follows_the_database(tmp_path: Path) -> None:
         assert (tmp_path / "catalog" / f"view-{view.id}-v.json").stat().st_mtime_ns == written
         metadata.views.update(view.id, sql="SELECT a FROM r WHERE a > 1")
         assert [kept.sql for kept in catalog.views()] == ["SELECT a FROM r WHERE a > 1"]
+        catalog.complete([view])  # an old database must not take back what the catalog knows
+        assert [kept.sql for kept in catalog.views()] == ["SELECT a FROM r WHERE a > 1"]
         (tmp_path / "catalog" / f"view-{view.id}-v.json").unlink()
         catalog.complete(list(metadata.views.all()))
         assert [kept.id for kept in catalog.views()] == [view.id]
