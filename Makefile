@@ -27,7 +27,7 @@ airflow: ## start Airflow on the demo data: prints its address and login, Ctrl-C
 
 docs: ## the documentation as a site, in build/site; without a network, and no warning is let through
 	@tools/setup.sh test
-	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 dist: ## build the wheel and the sdist into build/dist, and install the wheel elsewhere to see that it works

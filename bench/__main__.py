@@ -22,6 +22,8 @@ SUITES = {
     "nothing": "commands with nothing to do, from the shell",
     "many": "20 views over the same tables, one by one and together",
     "recursion": "recursive views over a tree and a graph, 100 edges changed, and their recomputation",
+    "less": "a deletion that the view answers itself, and a star join that needs no base table",
+    "altering": "views over TPC-H whose definition changes, and their recomputation",
     "trees": "tree joins with good-counters, without them and recomputed: 95 % of the rows dangle, and none",
     "growth": "a fixed change of larger tables, and of a table with a long log",
     "cluster": "the smallest work on a standalone cluster of two workers",

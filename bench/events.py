@@ -29,6 +29,7 @@ class Task:
     begin: int
     end: int
     rows_read: int
+    bytes_read: int
     shuffled: int
 
 
@@ -45,6 +46,8 @@ class Work:
     files_read: int
     bytes_read: int
     """The size of the files that were read; of each, perhaps only some columns."""
+    column_bytes_read: int
+    """What tasks really read of the files: only some columns and row groups."""
     bytes_shuffled: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,6 +119,7 @@ class EventLog:
                 int(info["Launch Time"]),
                 int(info["Finish Time"]),
                 int(read.get("Records Read", 0)),
+                int(read.get("Bytes Read", 0)),
                 int(shuffled.get("Shuffle Bytes Written", 0)),
             )
         )
@@ -131,5 +135,6 @@ class EventLog:
             rows_read=sum(task.rows_read for task in tasks),
             files_read=sum(count for moment, count, _ in self.files if begin <= moment <= end),
             bytes_read=sum(size for moment, _, size in self.files if begin <= moment <= end),
+            column_bytes_read=sum(task.bytes_read for task in tasks),
             bytes_shuffled=sum(task.shuffled for task in tasks),
         )

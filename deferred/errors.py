@@ -309,6 +309,17 @@ class TransactionError(DeferredError):
     remedy = "Correct the statement or run it again. `deferred transaction list` shows what could not be undone."
 
 
+class PromiseBrokenError(DeferredError):
+    """A base table does not keep the key or the references that it was tracked with, and a view relies on them."""
+
+    code = "D505"
+    why = (
+        "A view with maintain = 'self' keeps only the rows that keys and references let a change meet. With others its "
+        "rows would be wrong, so the view stays as it is, marked broken."
+    )
+    remedy = "Mend the rows that the message names, then `deferred rebuild VIEW`; `deferred verify` checks them all."
+
+
 class LeaseHeldError(DeferredError):
     """Another process is working on the same view."""
 

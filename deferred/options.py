@@ -11,7 +11,7 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
-MAINTAIN = ("auto", "tree")
+MAINTAIN = ("auto", "tree", "self")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class ViewOptions:
     policy: what is done every refresh_every: 1 (refresh) or 2 (partial_refresh).
     target_lag: how old the rows that people read may become; the schedule follows from it.
     refresh_on_read: whether a read of rows that are older than target_lag refreshes the view first.
-    maintain: what is kept beside the view: what its operators need (auto), or also the good rows of a tree of joins.
+    maintain: what is kept beside the view: what its operators need (auto), also the good rows of a tree of joins
+        (tree), or all that makes reading base tables unnecessary (self).
 
     >>> ViewOptions(scenario="base_log").replaced(policy=2).policy
     2
@@ -47,6 +48,10 @@ class ViewOptions:
             check_option(name, value)
         if self.refresh_on_read and self.target_lag is None:
             raise InvalidInputError("refresh_on_read needs a target_lag: how old may rows be that are read?")
+        if self.maintain == "self" and self.refresh_policy == "full":
+            raise InvalidInputError(
+                "maintain = 'self' reads no base table, refresh_policy = 'full' reads all of them; choose one."
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ViewOptions:

@@ -96,7 +96,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"spark", "server"}:
             item.add_marker("spark")
-        if "site" in fixtures:
+        if "server" in fixtures and file_of(item) not in ON_SERVER:
+            raise pytest.UsageError(f"{file_of(item)} uses the Spark Connect server: name it in ON_SERVER.")
+        if {"site", "server"} <= fixtures:
             item.add_marker("airflow")
     items.sort(key=_place)
 

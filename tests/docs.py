@@ -86,9 +86,13 @@ class Reader:
                 getattr(self, f"_{name.strip()}")()
         if any(re.search(r"\bwh\b", block.text) for block in blocks(page) if block.language == "python"):
             self._project()
-        for block in blocks(page):
-            if block.reason is None:
-                self._run(block)
+        try:
+            for block in blocks(page):
+                if block.reason is None:
+                    self._run(block)
+        finally:
+            if "wh" in self.names:
+                self.names["wh"].close()
 
     def cells(self, notebook: Path) -> list[Any]:
         """Run the code cells of a notebook; returns what each would show: the value of its last expression."""

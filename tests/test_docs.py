@@ -72,29 +72,31 @@ def test_a_block_that_does_not_run_says_why(page: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` does: strictly, so that a broken link or a page without a place fails."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does: strictly, so that a broken link fails. (With --quiet nothing would.)"""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 
-def test_the_site_builds(site: Path) -> None:
+@pytest.mark.slow
+def test_the_site_builds(built: Path) -> None:
     for page in PAGES:
-        assert (site / page).with_suffix(".html").exists(), page
-    assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)"', (site / "index.html").read_text())
+        assert (built / page).with_suffix(".html").exists(), page
+    assert not re.search(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)"', (built / "index.html").read_text())
 
 
-def test_commands_and_methods_are_in_the_reference(site: Path) -> None:
+@pytest.mark.slow
+def test_commands_and_methods_are_in_the_reference(built: Path) -> None:
     """These pages are made from the code when the site is built."""
-    shown = (site / "CLI.html").read_text()
+    shown = (built / "CLI.html").read_text()
     for command in cli.app.registered_commands:
         assert command.callback is not None
         name = command.name or command.callback.__name__.replace("_", "-")
         assert f"deferred {name}</code>" in shown, name
-    shown = (site / "API.html").read_text()
+    shown = (built / "API.html").read_text()
     for name, member in vars(Warehouse).items():
         if callable(member) and not name.startswith("_"):
             assert f"Warehouse.{name}</code>" in shown, name

@@ -22,6 +22,7 @@ ELSEWHERE = {
     errors.EndlessRecursionError: "tests/algebra/operators/test_recursion.py",
     errors.InvariantError: "tests/test_cli.py",
     errors.TransactionError: "tests/engine/test_transactions.py",
+    errors.PromiseBrokenError: "tests/engine/test_self_maintained.py",
     errors.LeaseHeldError: "tests/engine/test_exactly_once.py",
     errors.LeaseLostError: "tests/log/test_lease.py",
     errors.SparkFailure: "tests/log/test_sources.py",

@@ -24,7 +24,7 @@ from deferred.sql.viewfile import parse_view
         ("target_lag", "0s", "target_lag must be greater than zero, not '0s'."),
         ("target_lag", "@daily", "target_lag cannot be read: '@daily'."),
         ("refresh_on_read", "yes", "refresh_on_read must be True or False, not 'yes'."),
-        ("maintain", "bush", "maintain must be auto or tree, not 'bush'."),
+        ("maintain", "bush", "maintain must be one of auto, tree, self, not 'bush'."),
         ("polic", 1, "There is no option polic; did you mean policy"),
     ],
 )

@@ -22,7 +22,10 @@ CHANGED = 100
 
 @dataclass(frozen=True)
 class Recursive:
-    """A view, the table of edges below it, and the statements that change it; {old} and {new} are ranges of ids."""
+    """A view, the table of edges below it, and the statements that change it.
+
+    {new} is the first of {n} new ids; {chosen} a condition for {n} edges all over the table.
+    """
 
     table: str
     sql: str
@@ -38,8 +41,8 @@ def _tree() -> Recursive:
 SELECT id, parent FROM up""",
         {
             "insert": "INSERT INTO {t} SELECT id, id % 1000 FROM RANGE({new}, {new} + {n})",
-            "delete": "DELETE FROM {t} WHERE id >= {old} AND id < {old} + {n}",
-            "move": "UPDATE {t} SET parent = id % 100 WHERE id >= {old} AND id < {old} + {n}",
+            "delete": "DELETE FROM {t} WHERE {chosen}",
+            "move": "UPDATE {t} SET parent = id % 100 WHERE {chosen}",
         },
     )
 
@@ -53,8 +56,8 @@ def _graph() -> Recursive:
 SELECT start, COUNT(*) AS nodes FROM reached GROUP BY start""",
         {
             "insert": "INSERT INTO {t} SELECT {new} + id, id, (id * 7919) % 1000 FROM RANGE({n})",
-            "delete": "DELETE FROM {t} WHERE id >= {old} AND id < {old} + {n}",
-            "move": "UPDATE {t} SET dst = (dst * 31) % 1000 WHERE id >= {old} AND id < {old} + {n}",
+            "delete": "DELETE FROM {t} WHERE {chosen}",
+            "move": "UPDATE {t} SET dst = (dst * 31) % 1000 WHERE {chosen}",
         },
     )
 
@@ -90,13 +93,21 @@ def _make_tables(spark: Any, folder: Path, scale: float) -> dict[str, int]:
     return {name: rows for name, (rows, _) in queries.items()}
 
 
+def _place(rows: int, number: int, change: str) -> dict[str, object]:
+    """Where a repetition of a change happens: below the first tenth, the top of the tree, on which everything rests."""
+    first, step = rows // 10, (rows - rows // 10) // CHANGED
+    shift = number + 20 * ("insert", "delete", "move").index(change)
+    chosen = f"id >= {first} AND PMOD(id - {first}, {step}) = {shift}"
+    return {"new": 10 * NODES + (rows + shift) * CHANGED, "chosen": chosen, "n": CHANGED}
+
+
 def _measured(bench: Bench, options: Options, wh: Any, folder: Path, name: str, change: str, rows: int) -> Measurement:
     """propagate and partial_refresh after a change, and a rebuild, whose rows must be the same."""
     view = VIEWS[name]
     measurement = Measurement(SUITE, name, change, f"{CHANGED}rows", options.scale, correct=True)
     mv = f"delta.`{wh.find_view(name).location}/mv`"
     for number in range(options.warm_up + options.repetitions):
-        place = {"new": 10 * NODES + (rows + number) * CHANGED, "old": rows // 2 + number * CHANGED, "n": CHANGED}
+        place = _place(rows, number, change)
         bench.spark.sql(view.changes[change].format(t=f"delta.`{folder / view.table}`", **place))
         work = {
             "propagate": lambda: wh.propagate(name),

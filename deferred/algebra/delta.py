@@ -11,9 +11,9 @@ from deferred.algebra.operators import Change, Net, Project, Recursion, Referenc
 from deferred.algebra.operators.project import minus, signed
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
-from deferred.algebra.program import Bound, Loop, Program, Rederivation, Step, Upkeep
+from deferred.algebra.program import Bound, Guard, Loop, Program, Rederivation, Step, Upkeep
 from deferred.algebra.scalar import Fresh, columns_of, is_column
-from deferred.algebra.strategy import Keeping
+from deferred.algebra.strategy import Stateful
 from deferred.algebra.types import compared_exactly, equality_is_coarser
 
 
@@ -39,6 +39,7 @@ class Differentiator:
         self.supports: dict[str, Upkeep] = {}
         self.references: dict[str, Standing] = {}
         self.recursions: list[Rederivation] = []
+        self.guards: list[Guard] = []
         self.keeps = True
         self.fresh = Fresh("step")
         self._around: Differentiator | None = None
@@ -61,7 +62,8 @@ class Differentiator:
         self._readers.update(child for node in plan.walk() for child in node.children)
         change = self.delta(plan)
         result = None if change is None else self.reading(Net(change, self.bitwise(plan.columns)))
-        return Program(tuple(self.steps), result, dict(self.supports), tuple(self.recursions))
+        guards = tuple(replace(guard, rows=self.reading(guard.rows)) for guard in self.guards)
+        return Program(tuple(self.steps), result, dict(self.supports), tuple(self.recursions), guards)
 
     def shared(self, plan: Plan, when: Plan | None = None) -> Plan:
         """The plan as a temporary result, so that it is computed once for all its readers. Leaves stay as they are."""
@@ -96,7 +98,7 @@ class Differentiator:
                 self._readings[plan] = self.references[node.name].rows(keys)
             elif isinstance(node, Recursion) and not self.keeps:
                 self._readings[plan] = node if keys is None else Restrict(node, keys)
-            elif isinstance(strategy, Keeping) and self.keeps:
+            elif isinstance(strategy, Stateful) and self.keeps:
                 self._readings[plan] = strategy.present(node, self, keys)
             else:
                 children = [self.reading(child) for child in plan.children]
@@ -116,14 +118,16 @@ class Differentiator:
 
     def loop(
         self,
+        finding: str,
         reference: str,
         first: Plan,
         standing: Callable[[Temporary, Temporary], Standing],
         following: Callable[[Differentiator, Temporary, Temporary], Plan],
         bound: Bound | None = None,
         name: str | None = None,
+        gone_from: str | None = None,
     ) -> Temporary:
-        """All rows that rounds find, from the first ones: `following` gives those of the next round.
+        """All rows that rounds find, from the first ones: `following` gives those of the next round, `finding` a name.
 
         Both functions are given all rows found so far and the newest ones; `standing` says what the reference means.
         """
@@ -131,7 +135,8 @@ class Differentiator:
         newest = Temporary(self.fresh(), first.columns)
         inner = self.inside(reference, standing(found, newest))
         following_ = inner.reading(following(inner, found, newest))
-        self.steps.append(Loop(found.name, newest, self.reading(first), tuple(inner.steps), following_, bound))
+        steps = tuple(inner.steps)
+        self.steps.append(Loop(finding, found.name, newest, self.reading(first), steps, following_, bound, gone_from))
         return found
 
     # ---- the states of a plan
@@ -145,7 +150,7 @@ class Differentiator:
         if change is None:
             return new, new
         strategy = plan.strategy
-        if isinstance(strategy, Keeping):
+        if isinstance(strategy, Stateful):
             return new, strategy.past(plan, keys)
         both = united([signed(new), minus(change)], (*plan.columns, COUNT))
         return new, Repeat(Net(both, self.bitwise(plan.columns)))

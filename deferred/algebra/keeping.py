@@ -13,7 +13,7 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import all_true, column, same
-from deferred.algebra.strategy import OVER_KEPT, RECOMPUTED, Keeping, Strategy
+from deferred.algebra.strategy import OVER_KEPT, RECOMPUTED, Keeping, Stateful, Strategy
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -30,7 +30,7 @@ def is_kept(plan: Plan) -> bool:
         node = stack.pop()
         if isinstance(node, Scan):
             return False
-        if node not in seen and not isinstance(node.strategy, Keeping):
+        if node not in seen and not isinstance(node.strategy, Stateful):
             seen.add(node)
             stack.extend(node.children)
     return True

@@ -540,6 +540,20 @@ def transformed(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     return visit(plan)
 
 
+def inputs_first(plan: Plan) -> Iterator[Plan]:
+    """Every node once, each after its inputs."""
+    done: set[Plan] = set()
+
+    def visit(node: Plan) -> Iterator[Plan]:
+        if node not in done:
+            done.add(node)
+            for child in node.children:
+                yield from visit(child)
+            yield node
+
+    return visit(plan)
+
+
 def used(*expressions: Scalar | None) -> frozenset[str]:
     """The columns that the expressions read."""
     return frozenset().union(*(columns_of(e) for e in expressions))

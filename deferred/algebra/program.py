@@ -46,15 +46,18 @@ class Loop:
         while newest has rows:  steps;  newest := next;  name := name ⊎ newest
 
     `steps` and `next` read the temporary results `newest` and `name`. A step may give a result from before the loop
-    other rows, under its own name.
+    other rows, under its own name. `finding` says what the rounds look for, for people; `gone_from` names the support
+    table from which they look for rows that may be gone.
     """
 
+    finding: str
     name: str
     newest: Temporary
     first: Plan
     steps: tuple[Step | Loop, ...]
     next: Plan
     bound: Bound | None = None
+    gone_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,14 +83,36 @@ class Rederivation:
     deleted: str | None
 
 
+EXPOSED, DUPLICATE, DANGLING, NEW = "exposed update", "duplicate key", "reference into nothing", "new rows"
+"""What a guard looks for."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Rows that must not be there for a program to be right: the values of some columns of a base table.
+
+    `other` is the table that a reference leads to.
+    """
+
+    kind: str
+    table: str
+    names: tuple[str, ...]
+    rows: Plan
+    other: str | None = None
+
+
 @dataclass(frozen=True)
 class Program:
-    """Steps in order, then the signed result, None when nothing can have changed."""
+    """Steps in order, then the signed result, None when nothing can have changed.
+
+    The result is right, and the support tables may move, only if no guard finds rows.
+    """
 
     steps: tuple[Step | Loop, ...]
     result: Plan | None
     supports: Mapping[str, Upkeep] = field(default_factory=dict)
     recursions: tuple[Rederivation, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 class Machine(Protocol):
@@ -99,6 +124,10 @@ class Machine(Protocol):
 
     def append(self, name: str, more: str) -> None:
         """Adds the rows of one result to another's."""
+        ...
+
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        """Takes notice of how many rows a round has found."""
         ...
 
     def examples(self, name: str) -> Sequence[Any]:
@@ -161,6 +190,7 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
         if found:
             machine.append(loop.name, newest)
             done.rows[loop.name] += found
+        machine.progress(loop, done.rounds[loop.name], found, done.rows[loop.name])
 
 
 def _check(loop: Loop, machine: Machine, rounds: int) -> None:

@@ -7,12 +7,16 @@
 | Counted (operators/counted.py) | the kept parts of the touched groups | parts per group |
 | KeptRows (operators/limit.py) | the kept first rows | first rows |
 | KeptValues (operators/kept.py) | kept values | values with counts |
+| Auxiliary (operators/kept.py) | kept rows of a base table | its rows that can matter |
+| InView (operators/in_view.py) | the view's own rows | – |
+| Promised (operators/referring.py, promised_join.py) | what keys and references leave to be read | – |
 | GoodCounters (operators/good_counters.py) | the kept counts of the changed rows | rows with counts |
 | OverKept | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
-A strategy never changes a result. A strategy with a support table is `Keeping`: the old state is what the table holds
-at s_i, the new state the same with its moved rows.
+A strategy never changes a result. One that is `Stateful` reads both states of its node without the node's inputs. With
+a support table it is `Keeping`: the old state is what the table holds at s_i, the new state the same with its moved
+rows.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from deferred.algebra.operators.recursion import Recursion
     from deferred.algebra.operators.window import Window
     from deferred.algebra.plan import Keys, Plan
+    from deferred.algebra.sharing import Sharing
 
 
 class Strategy:
@@ -74,6 +79,12 @@ class OverKept(Strategy):
     name = "kept values"
 
 
+class Promised(Strategy):
+    """Declared keys and references say which changes can meet which rows, so that fewer are read."""
+
+    name = "keys and references"
+
+
 class NotMaintained(Strategy):
     """A node of a derived plan, or of constants: it has no change of its own."""
 
@@ -81,26 +92,41 @@ class NotMaintained(Strategy):
 
 
 LINEAR, TOUCHED_KEYS, TOUCHED_ROWS, TOUCHED_PARTITIONS = Linear(), TouchedKeys(), TouchedRows(), TouchedPartitions()
-RECOMPUTED, OVER_KEPT, DERIVED = Recomputed(), OverKept(), NotMaintained()
+RECOMPUTED, OVER_KEPT, PROMISED, DERIVED = Recomputed(), OverKept(), Promised(), NotMaintained()
 
 
-class Keeping(Strategy, ABC):
+class Stateful(Strategy, ABC):
+    """A strategy that reads both states of its node from rows that are at hand, and no base table."""
+
+    @abstractmethod
+    def past(self, node: Any, keys: Keys | None) -> Plan:
+        """Old(node|K), from the rows as they are at s_i."""
+
+    @abstractmethod
+    def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
+        """New(node|K), from those rows and how they move. The node's change must be computed first."""
+
+    @abstractmethod
+    def reads_again(self, node: Any) -> bool:
+        """Whether a change can make the node read rows of its inputs, beside their changes."""
+
+
+class Keeping(Stateful):
     """A strategy that keeps rows of its node in a support table, so that both states are read there."""
 
     support: str
     """The name of the support table."""
+
+    in_order: ClassVar[bool] = False
+    """Whether its rows are stored in the order of their columns, because they are looked up again and again."""
 
     @abstractmethod
     def contents(self, node: Any) -> Plan:
         """What the support table holds, as a plan over the base tables."""
 
     @abstractmethod
-    def past(self, node: Any, keys: Keys | None) -> Plan:
-        """Old(node|K), from the support table as it is at s_i."""
-
-    @abstractmethod
-    def present(self, node: Any, d: Differentiator, keys: Keys | None) -> Plan:
-        """New(node|K), from the support table and its moved rows. The node's change must be computed first."""
+    def carried_over(self, node: Any, old: Any, kept: Keeping, sharing: Sharing) -> Plan | None:
+        """The contents, from the support table of a node of another plan; None where they do not follow from it."""
 
 
 class SupportTables(Protocol):
@@ -127,11 +153,16 @@ class SupportTables(Protocol):
         ...
 
 
-def support_tables(plan: Plan) -> dict[str, Plan]:
-    """What each support table of a view holds, as plans over the base tables."""
-    found: dict[str, Plan] = {}
+def kept_nodes(plan: Plan) -> dict[str, tuple[Plan, Keeping]]:
+    """The nodes that keep rows, by the names of their support tables."""
+    found: dict[str, tuple[Plan, Keeping]] = {}
     for node in plan.walk():
         strategy = node.strategy
         if isinstance(strategy, Keeping):
-            found[strategy.support] = strategy.contents(node)
+            found[strategy.support] = node, strategy
     return found
+
+
+def support_tables(plan: Plan) -> dict[str, Plan]:
+    """What each support table of a view holds, as plans over the base tables."""
+    return {name: strategy.contents(node) for name, (node, strategy) in kept_nodes(plan).items()}

@@ -42,12 +42,14 @@ def init(
     file = invocation.config or (Path(os.environ["DEFERRED_CONFIG"]) if os.environ.get("DEFERRED_CONFIG") else None)
     if file is None:
         file = folder / DEFAULT_FILE
+        failpoints.reached("configuration file")
         _write(file, (demo.examples() / "deferred.toml").read_text(encoding="utf-8"))
         _write(folder / ".gitignore", IGNORED)
         for dag in sorted(demo.dag_files().glob("*.py")):
             _write(folder / "dags" / dag.name, dag.read_text(encoding="utf-8"))
     with Warehouse.open(file) as warehouse:
         settings = warehouse.settings
+    failpoints.reached("folder of views")
     _write(settings.views_folder / "example.sql.sample", SAMPLE)
     with Metadata.open(settings.metadata_url) as metadata:
         answer = {
@@ -71,7 +73,6 @@ def _write(file: Path, text: str) -> None:
     """Write a file, if there is none: what a user has made of it stays."""
     if file.exists():
         return
-    failpoints.reached("configuration file" if file.suffix == ".toml" else f"file {file.name}")
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.new")  # a file that is written by half must not look like the complete one
     draft.write_text(text, encoding="utf-8")

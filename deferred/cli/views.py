@@ -33,7 +33,10 @@ def create(
     refresh_on_read: Annotated[
         bool | None, typer.Option("--refresh-on-read", help="A read of rows older than target_lag refreshes first.")
     ] = None,
-    maintain: Annotated[str | None, typer.Option(help=f"One of {', '.join(MAINTAIN)}.")] = None,
+    maintain: Annotated[
+        str | None,
+        typer.Option(help=f"One of {', '.join(MAINTAIN)}: tree keeps good rows, self reads no base table."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a materialized view and fill it."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from deferred.algebra.nested import extends
@@ -79,6 +81,46 @@ class Reshaping:
         return self.before.mapping != self.after.mapping or not self.after.keeps(self.before, self.before.columns)
 
 
+class _Opened:
+    """Tables on a local disk as they were last opened: to open one reads the list of all its files.
+
+    A table is the same as long as the file of its newest commit is the same, and no later one is there.
+    """
+
+    most: ClassVar[int] = 64
+
+    def __init__(self) -> None:
+        self._tables: dict[str, tuple[tuple[int, ...], DeltaTable]] = {}
+
+    def table(self, location: str) -> DeltaTable:
+        known = self._tables.get(location)
+        if known is not None and self._newest(location, known[0][0]) == known[0]:
+            return known[1]
+        begun = time.time_ns()
+        table = _opened(location)
+        newest = self._newest(location, table.version())
+        self._tables.pop(location, None)
+        if newest is not None and newest[1] < begun:  # else another one may have been put in its place meanwhile
+            while len(self._tables) >= self.most:
+                self._tables.pop(next(iter(self._tables)), None)
+            self._tables[location] = newest, table
+        return table
+
+    @staticmethod
+    def _newest(location: str, version: int) -> tuple[int, ...] | None:
+        """What tells the newest commit of a table from any other; None if it is not that version."""
+        if "://" in location or os.path.exists(f"{location}/{commit_file(version + 1)}"):
+            return None
+        try:
+            found = os.stat(f"{location}/{commit_file(version)}")
+        except OSError:
+            return None
+        return version, found.st_mtime_ns, found.st_ino, found.st_size
+
+
+_OPENED = _Opened()
+
+
 class DeltaLog:
     """The log of the Delta table at a location, up to the version that was the newest when it was opened."""
 
@@ -87,7 +129,7 @@ class DeltaLog:
 
         self.location = location
         try:
-            self._table = _opened(location)
+            self._table = _OPENED.table(location)
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(
                 f"{location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if its "

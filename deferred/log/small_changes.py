@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deferred.log.delta_log import DeltaLog
 
-COMMITS = 64
+COMMITS = 256
 """Of more commits than this, Spark reads the feed: each has at least one file of its own."""
 
 BYTES = 16 * 2**20

@@ -32,6 +32,7 @@ from deferred.log.lease import Held, alive, lease
 from deferred.log.sources import source_of
 from deferred.metadata import TableRecord, TransactionRecord
 from deferred.spark.rows import frames, staged
+from deferred.spark.sizing import settings_for
 from deferred.sql.dialect import delta_table, own_scalar, parquet_files, parse_statement, text
 from deferred.sql.pin import pinned
 
@@ -92,7 +93,9 @@ class Transaction:
             raise InvalidSQLError(f"The statement names no table to change: {statement[:80]}")
         if isinstance(parsed, exp.Insert) and parsed.args.get("overwrite"):
             raise UnsupportedSQLError("INSERT OVERWRITE is not supported in a transaction; use DELETE and INSERT.")
-        self._add(self._target(".".join(part.name for part in target.parts)), pinned(statement, self._read))
+        given = parsed.expression if isinstance(parsed, exp.Insert) else None
+        rows = len(given.expressions) if isinstance(given, exp.Values) else None
+        self._add(self._target(".".join(part.name for part in target.parts)), pinned(statement, self._read), rows)
 
     # ---- the end
 
@@ -126,10 +129,11 @@ class Transaction:
         tables = {s["table"]: context.metadata.tables.get(s["table"]) for s in self._statements}
         self.warnings = self._after(list(tables.values()))
 
-    def _add(self, target: TableRecord, statement: str) -> None:
+    def _add(self, target: TableRecord, statement: str, rows: int | None = None) -> None:
+        """Takes a statement; `rows` is how many rows it changes, where that is known."""
         if not self._open:
             raise TransactionError("This transaction has ended. Begin another one with wh.transaction().")
-        self._statements.append({"table": target.name, "sql": statement})
+        self._statements.append({"table": target.name, "sql": statement, "rows": rows})
 
     def _target(self, name: str) -> TableRecord:
         if not self._open:
@@ -184,7 +188,8 @@ def finish(context: Context, record: TransactionRecord, held: Held) -> None:
         try:
             for number, statement in enumerate(record.statements, start=1):
                 if number > done:
-                    with context.engine.meaning(statement.get("settings")):
+                    sized = settings_for(statement.get("rows"), None)
+                    with context.engine.meaning(statement.get("settings")), context.engine.operation(sized):
                         context.engine.commit(statement["sql"], undoing.mark(record.id, number, **origin))
             if held.lease.left_by or record.owner != context.owner:
                 undoing.shut_out(context, record)  # the process before may have sent one that changed no row here

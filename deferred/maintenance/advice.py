@@ -6,16 +6,17 @@ Advice is about cost alone: every form that it suggests shows the same rows, unl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from deferred.algebra.operators import Aggregate, Distinct, Join, OuterJoin, Project, Scan, UnionAll, Window
+from deferred.algebra.operators.scan import listed_tables, tables_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import conjuncts
 from deferred.algebra.strategy import Keeping, Recomputed
+from deferred.algebra.trees import flattened
 from deferred.metadata import TableRecord, ViewRecord
-from deferred.options import ViewOptions
 
 LARGE = 100_000
 """Rows of a table from which on it matters how they lie in files."""
@@ -91,6 +92,19 @@ def _union(subject: Subject) -> Iterator[str]:
             )
 
 
+def _tree(subject: Subject) -> Iterator[str]:
+    """DISTINCT over a join can keep which rows are good (Shmueli, Itai 1984)."""
+    for node in subject.plan.walk():
+        if not isinstance(node, Distinct) or isinstance(node.strategy, Keeping):
+            continue
+        large = [table for table in tables_of(node) if (subject.rows.get(table) or 0) >= LARGE]
+        if large and len(flattened(node.child).inputs) > 1:
+            yield (
+                f"Kept counts: DISTINCT over the join of {listed_tables(node)} reads the join again for every changed "
+                f"row; maintain = 'tree' keeps which rows find partners, and pays where most find none."
+            )
+
+
 def _clustering(subject: Subject) -> Iterator[str]:
     """Rules that look rows up by some columns skip files when the rows lie together by them."""
     wanted: dict[str, list[str]] = {}
@@ -115,8 +129,6 @@ def _clustering(subject: Subject) -> Iterator[str]:
 
 def _keys(subject: Subject) -> Iterator[str]:
     """With keys and references, a view can keep what it needs beside itself (Quass et al. 1996)."""
-    if "maintain" not in {field.name for field in fields(ViewOptions)}:
-        return
     joined = {
         scan.table
         for node in subject.plan.walk()
@@ -134,4 +146,4 @@ def _keys(subject: Subject) -> Iterator[str]:
         )
 
 
-KINDS: tuple[Callable[[Subject], Iterator[str]], ...] = (_policy, _form, _decimals, _union, _keys, _clustering)
+KINDS: tuple[Callable[[Subject], Iterator[str]], ...] = (_policy, _form, _decimals, _union, _tree, _keys, _clustering)

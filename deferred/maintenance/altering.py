@@ -9,8 +9,11 @@ the new definition (`settle`).
 |---|---|---|
 | nothing | nothing | both texts have one plan |
 | from the view | MV and its pending batches | the new rows are some of the old ones, or other columns of them |
+| from kept rows | MV or support tables, and tables for what they lack | another join, HAVING, LIMIT, aggregate |
 | difference | the rows that only one of the two queries has | another WHERE, or another branch of a UNION ALL |
 | recomputed | the base tables | otherwise |
+
+Whatever the way, the support tables of the new definition are made of the old ones where they can be (`carrying`).
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.nested import extends
 from deferred.algebra.operators import Scan
 from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.plan import Plan
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
@@ -46,6 +50,7 @@ from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
+from deferred.maintenance.carrying import carried
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
@@ -73,11 +78,15 @@ from deferred.sql.render import ReadableLeaves, Renderer
 
 @dataclass(frozen=True)
 class Job:
-    """What an alteration is given: the view, its definition and the new one, and the cut that both are taken at."""
+    """What an alteration is given: the view, its new definition, and the cut that both are taken at.
+
+    `definition` is the new one, over what the old one has kept where it can be.
+    """
 
     context: Context
     view: ViewRecord
     new: Prepared
+    definition: Definition
     cut: Cut
     temporaries: Temporaries
 
@@ -110,7 +119,16 @@ class Recomputed(Way):
     name = "recomputed"
 
     def rows(self, job: Job) -> exp.Query:
-        return query(job.new.definition, job.new.columns, job.cut)
+        return query(job.definition, job.new.columns, job.cut)
+
+
+class FromKept(Way):
+    """Q_new at s_i, over the rows that the old definition has kept."""
+
+    name = "from kept rows"
+
+    def rows(self, job: Job) -> exp.Query:
+        return query(job.definition, job.new.columns, job.cut)
 
 
 @dataclass(frozen=True)
@@ -269,10 +287,10 @@ def _alter(
     with context.engine.temporaries() as temporaries:
         try:
             with work.phase("compute"):
-                at_cut = replace(new, definition=computed(new.definition, cut, temporaries))
-                job = Job(context, view, at_cut, cut, temporaries)
+                job, known = _begun(context, view, new, way, cut, temporaries)
                 make_differential(context.engine, workings, new.columns)
-                support.create(context, job.new.definition, workings, cut)
+                whole = replace(job.definition, bound=new.definition.bound)
+                support.create(context, whole, workings, cut, known)
                 switch = _computed(job, way, work, mark)
             noted = replace(view.definition, alteration=alteration)
             noting = context.metadata.views.update(view.id, under, definition=noted)
@@ -284,6 +302,17 @@ def _alter(
             confirm(mv_path(view.location), "refresh", work.id)
     altered(context, noting, cut, batch, under)
     _remove_workings(view, definitions.load(context, view))
+
+
+def _begun(
+    context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries
+) -> tuple[Job, Mapping[str, Plan]]:
+    """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
+    kept = None if isinstance(way, Recomputed) else carried(view, definitions.load(context, view), new.definition)
+    if kept is None:
+        return Job(context, view, new, computed(new.definition, cut, temporaries), cut, temporaries), {}
+    kept = kept.materialized(cut, temporaries)
+    return Job(context, view, new, computed(kept.definition, cut, temporaries), cut, temporaries), kept.supports
 
 
 def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object]:
@@ -339,12 +368,11 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return Recomputed("The view's log is lost.")
     if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
         return Recomputed("The view reads a CHAR column, whose values are padded where they are compared.")
-    if has_recursion(old.plan) or has_recursion(new.definition.plan):
-        return Recomputed("A recursion is computed in rounds, from the base tables.")
     cut = _cut_of(context, view, new)
+    if cut is None:
+        return Recomputed("A table was not known at the time to which the view's changes are computed.")
     found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
-    if cut is None or found is None:
-        return Recomputed("The new rows do not follow from the old ones by a condition, columns or branches alone.")
+    kept = carried(view, old, new.definition)
     if isinstance(found, OfView):
         if found.outputs is None and found.condition is None:
             return FromView("The rows of the view stay; what is kept beside them is made anew.", found)
@@ -353,10 +381,15 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
         if tuple(context.engine.columns(outputs)) == tuple(new.columns):
             return FromView("The new columns follow from those of the view.", found)
-    elif view.columns == new.columns:
+    if isinstance(found, Difference) and view.columns == new.columns and (kept is None or kept.tables):
         parts = _defined(context, found)
         if parts is not None:
             return ByDifference(_why(found), *parts)
+    if kept is not None:
+        tables = ", ".join(sorted(kept.tables)) or "no base table"
+        return FromKept(f"The new rows follow from rows that are kept; read again: {tables}.")
+    if found is None:
+        return Recomputed("The new rows do not follow from the old ones by a condition, columns or branches alone.")
     return Recomputed("The types of the columns change.")
 
 
@@ -370,14 +403,17 @@ def _why(found: Difference) -> str:
 
 
 def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...], tuple[Definition, ...]] | None:
-    """The queries of a difference, bound; None where one of them has no plan."""
+    """The queries of a difference, bound; None where one of them has no plan, or a recursion, which takes rounds."""
     try:
-        return (
-            tuple(definitions.define(context, sql, strict=True) for sql in found.added),
-            tuple(definitions.define(context, sql, strict=True) for sql in found.removed),
-        )
+        parts = [
+            tuple(definitions.define(context, sql, strict=True) for sql in queries)
+            for queries in (found.added, found.removed)
+        ]
     except DeferredError:
         return None
+    if any(has_recursion(part.plan) for each in parts for part in each):
+        return None
+    return parts[0], parts[1]
 
 
 def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
@@ -399,6 +435,7 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     The same rows must be kept beside the view too: what no propagate brings along is not right later.
     """
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
+    tables = tables and old.declared == new.definition.declared
     tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
     return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
 

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
 from deferred.algebra.operators import Scan
+from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -27,6 +30,9 @@ from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
 from deferred.sql.types import Types
 
+SELF = "self"
+"""The value of a view's option `maintain` that asks for a plan which reads no base table."""
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -39,12 +45,16 @@ class Definition:
     names: dict[str, str]
     types: Types
     whole: str | None = None
-    recursions: Mapping[str, exp.Table] = field(default_factory=dict)
+    results: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
     supports: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where its support tables are, if its plan reads them instead of computing their rows."""
+    kept: Mapping[str, exp.Query] = field(default_factory=dict)
+    """Rows that an earlier definition has kept, where its plan reads them."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
+    declared: Mapping[str, Any] | None = None
+    """The keys and references on which a plan relies that reads no base table; None where it may read them."""
 
     @property
     def plan(self) -> Plan:
@@ -55,6 +65,11 @@ class Definition:
     def column_types(self) -> Mapping[str, str]:
         """The type of every column of the plan."""
         return self.bound.types if self.bound is not None else {}
+
+    @property
+    def promises(self) -> Promises | None:
+        """What its tables are relied on to keep, if it may read none of them."""
+        return _promises(self.declared)
 
     def read_columns(self, name: str) -> Columns:
         """The columns of a base table that the view reads, with their types."""
@@ -83,7 +98,14 @@ class Definition:
         """What is kept with the view, so that `load` asks neither its tables nor Spark."""
         types = {sql: tuple(columns) for sql, columns in self.types.known.items()}
         return RememberedDefinition(
-            self.schemas, self.names, types, self.whole, tuple(notes), tuple(key), settings=settings
+            self.schemas,
+            self.names,
+            types,
+            self.whole,
+            tuple(notes),
+            tuple(key),
+            settings=settings,
+            promises=self.declared,
         )
 
 
@@ -106,7 +128,8 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None,
 
     `maintain` is the view's option of that name: what is kept beside the view.
 
-    What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so.
+    What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so. A
+    view that may read no base table relies on the keys and references that the tables have now.
     """
     types = types or Types(context.engine.columns)
     schemas: dict[str, Columns] = {}
@@ -122,9 +145,10 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None,
         return record.name, schemas[record.name]
 
     try:
-        bound = bind(sql, catalog, types, maintain)
+        declared = _declared(catalog, sql, records) if maintain == SELF else None
+        bound = bind(sql, catalog, types, maintain, _promises(declared))
         _refuse_uncomparable(bound)
-        definition = Definition(sql, bound, records, schemas, names, types)
+        definition = Definition(sql, bound, records, schemas, names, types, declared=declared)
     except (NondeterministicSQLError, UnsafeSQLError):
         raise
     except UnsupportedSQLError as error:
@@ -196,8 +220,35 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
         return name, schemas[name]
 
     types = Types(ask or context.engine.columns, remembered.types)
-    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain)
-    return Definition(view.sql, bound, records, schemas, names, types, remembered.whole, settings=remembered.settings)
+    declared = remembered.promises
+    bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain, _promises(declared))
+    return Definition(
+        view.sql,
+        bound,
+        records,
+        schemas,
+        names,
+        types,
+        remembered.whole,
+        settings=remembered.settings,
+        declared=declared,
+    )
+
+
+def _declared(
+    catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]
+) -> dict[str, Any]:
+    """The keys and references of all tables that a text names."""
+    for path in tables(sql):
+        catalog(path)
+    return {
+        "keys": {name: list(record.key) for name, record in records.items()},
+        "references": {name: dict(record.references) for name, record in records.items()},
+    }
+
+
+def _promises(declared: Mapping[str, Any] | None) -> Promises | None:
+    return None if declared is None else Promises.of(declared["keys"], declared["references"])
 
 
 def _dotted(path: tuple[str, ...]) -> str:
@@ -214,6 +265,8 @@ class Pinned:
     steps: dict[str, exp.Table] = field(default_factory=dict)
     location: str = ""
     supports: Mapping[str, int] = field(default_factory=dict)
+    view: exp.Query | None = None
+    """The view itself at s_i, for rules that read its rows."""
 
     def scan(self, table: str) -> exp.Expr:
         return self.definition.rows_at(table, self.versions[self.definition.tables[table].id])
@@ -222,7 +275,10 @@ class Pinned:
         return self.changes[table]
 
     def temporary(self, name: str) -> exp.Expr:
-        return self.steps[name]
+        if name == VIEW:
+            assert self.view is not None
+            return self.view.copy()
+        return self.definition.kept[name] if name in self.definition.kept else self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:
         if name in self.definition.supports:
@@ -232,7 +288,7 @@ class Pinned:
 
 def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
     """The rows of a plan over the view's base tables, at a cut; its recursions must be computed there."""
-    leaves = Pinned(definition, cut.versions, steps=dict(definition.recursions))
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     return Renderer(leaves, small_changes=False).query(plan)
 
 

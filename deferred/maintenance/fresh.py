@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.bags import column, net, select, union_all, with_changes, written_out
+from deferred.algebra.bags import column, net, select, signed, union_all, with_changes, written_out
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.scalar import Scalar, conjunction, conjuncts, substitute
 from deferred.algebra.scalar import column as plan_column
@@ -30,8 +30,8 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
-from deferred.maintenance.rounds import computed
-from deferred.maintenance.strategies import INCREMENTAL, Job, choose
+from deferred.maintenance.rounds import Overestimated, computed
+from deferred.maintenance.strategies import RECOMPUTE, Job, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
 from deferred.spark.temporaries import Temporaries
@@ -105,15 +105,23 @@ class _Reading:
             logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
             supports = support.held_at(self.view, definition, state.batch)
             choice = choose(self.context, self.view, definition, logs, has_support=supports is not None)
-            if logs.total and choice.strategy is not INCREMENTAL:
+            if logs.total and choice.strategy is RECOMPUTE:
                 return self._computed(definition)
             changes = [state.changes(self.view)]
             if pushed is not None:
                 changes[0].where(pushed.condition, copy=False)
-                definition = pushed.definition
             if logs.total:
-                job = Job(self.context, self.view, definition, self.cut, logs, supports or {}, temporaries)
-                changes.append(select([exp.Star()], INCREMENTAL.run(job).rows))
+                names = [name for name, _ in self.view.columns]
+                shown = union_all([signed(state.rows(self.view), names), state.changes(self.view)])
+                asked = definition if pushed is None else pushed.definition
+                job = Job(self.context, self.view, asked, self.cut, logs, supports or {}, temporaries, shown=shown)
+                try:
+                    change = choice.strategy.run(job)
+                except Overestimated:
+                    return self._computed(definition)
+                if change.instead is not None:
+                    return self._computed(definition)
+                changes.append(select([exp.Star()], change.rows))
             return self._with_changes(state, changes, logs, temporaries)
 
     def _with_changes(
@@ -172,7 +180,7 @@ class _Reading:
         It must mean the same there as at the end, where the whole condition is asked: under the view's settings, of
         columns that have the same types in the view and in its plan.
         """
-        if self.where is None or not self._means_the_same:
+        if self.where is None or not self._means_the_same or definition.declared is not None:
             return None
         types = dict(self.view.columns)
         ids = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint, column, insert_into, select
-from deferred.errors import DeferredError, LogLostError
+from deferred.errors import DeferredError, LogLostError, PromiseBrokenError
 from deferred.log import ledger, undo
 from deferred.log.context import Context
 from deferred.log.lease import Held
@@ -23,8 +23,9 @@ from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
+from deferred.maintenance.rounds import Overestimated
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import Change, Job, choose
+from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -56,7 +57,7 @@ def propagate(
             work.from_cut = view.propagated
             try:
                 _propagate(context, view, until, work, full, held)
-            except LogLostError as error:
+            except (LogLostError, PromiseBrokenError) as error:
                 context.metadata.views.update(view.id, [held.lease], state="broken", problem=str(error))
                 raise
         return result(context, work)
@@ -99,10 +100,19 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
-            work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
-            work.costs = choice.costs
             states, batch = supports.states or {}, supports.next_batch
-            change = choice.strategy.run(Job(context, view, definition, cut, logs, states, temporaries, batch))
+            job = Job(context, view, definition, cut, logs, states, temporaries, batch)
+            choice = reconsidered(job, choice)
+            work.costs = choice.costs
+            try:
+                change = choice.strategy.run(job)
+            except Overestimated as error:
+                choice = Choice(RECOMPUTE, str(error))
+                change = choice.strategy.run(job)
+            work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
+            if change.instead is not None:
+                work.strategy, work.details["reason"] = change.instead.strategy.name, change.instead.reason
+                work.warnings += [change.instead.reason] if change.instead.strategy is RECOMPUTE else []
             if change.recursions:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)

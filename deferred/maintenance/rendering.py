@@ -14,7 +14,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
 from deferred.maintenance.view_tables import support_path
-from deferred.spark.covering import one_of, within_ranges
+from deferred.spark.covering import near_values, one_of
 from deferred.spark.driver import looked_up
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.dialect import quoted
@@ -31,6 +31,16 @@ class SupportState:
     version: int
     batch: int
     appended: int
+
+
+def current_rows(stored: Stored, state: SupportState, rows: exp.Query) -> exp.Query:
+    """Of each key of a support table its newest row; a table that was just rewritten has no other."""
+    if state.appended and stored.keys:
+        return newest(rows, stored.columns, stored.keys)
+    current = select(map(column, stored.columns), rows)
+    if state.appended:
+        current.where(exp.EQ(this=column(BATCH), expression=bigint(state.batch)), copy=False)
+    return current
 
 
 class PropagateRenderer(Renderer):
@@ -52,7 +62,7 @@ class PropagateRenderer(Renderer):
     def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
         """Rows of a support table come to the driver without Spark, if all of them are few, or those with the keys."""
         known = self._known_keys(keys) if keys is not None else ({}, None)
-        if known is None or stored.name not in self.states:
+        if known is None or stored.name not in self.states or not self.types.keys() >= set(stored.columns):
             return None
         on, rows = known
         asked = (stored.name, *stored.columns, *(part for pair in on.items() for part in pair), str(id(rows)))
@@ -78,23 +88,19 @@ class PropagateRenderer(Renderer):
         rows = next((values[0] for _, values in found if values is not None), None)
         return None if rows is None or len(pairs) < len(keys.on) else (pairs, rows)
 
+    def temporary(self, name: str) -> exp.Expr:
+        return self.temporaries.ready(self.pinned.steps[name])
+
     def held(self, stored: Stored) -> Sequence[str]:
         return (*stored.columns, BATCH, GONE)
 
     def newest(self, stored: Stored, rows: exp.Query) -> exp.Query:
-        """Of each key its newest row; a table that was just rewritten has no other."""
-        state = self.states[stored.name]
-        if state.appended and stored.keys:
-            return newest(rows, stored.columns, stored.keys)
-        current = select(map(column, stored.columns), rows)
-        if state.appended:
-            current.where(exp.EQ(this=column(BATCH), expression=bigint(state.batch)), copy=False)
-        return current
+        return current_rows(stored, self.states[stored.name], rows)
 
     def near(self, mine: Scalar, plan: Plan, theirs: Scalar) -> exp.Expr | None:
         """Only for columns of one type: no conversion can fail on a row that the query would not have compared."""
         found = self._values(mine, plan, theirs)
-        return None if found is None else within_ranges(found[0].column(found[1]), column(mine.name))
+        return None if found is None else near_values(found[0].column(found[1]), column(mine.name))
 
     def one_of(self, keys: Keys) -> exp.Expr | None:
         known = self._known_keys(keys)

@@ -3,66 +3,120 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import select
+from deferred.algebra.bags import COUNT, select
+from deferred.algebra.operators import Change
 from deferred.algebra.operators.recursion import has_recursion, rounds_before
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import run
+from deferred.algebra.program import Loop, run
 from deferred.log.context import Context
 from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
+from deferred.spark.at_driver import Driver
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.sql.dialect import quoted
 from deferred.sql.render import Renderer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
 
+class Overestimated(Exception):
+    """So many rows of a recursion may be gone that computing all of it costs less than finding out which."""
+
+
 @dataclass(frozen=True)
 class SparkMachine:
-    """Computes the results of a program in Spark; `steps` says where each is read. `expected` is about their rows."""
+    """Computes the results of a program in Spark, or at the driver where they are there and no value is looked at.
+
+    `steps` says where each result is read, `changes` where the net logs are; `types` are those of the plan's columns.
+    `expected` is about how many rows a result has.
+    """
 
     renderer: Renderer
     steps: dict[str, exp.Table]
     temporaries: Temporaries
+    types: Mapping[str, str]
+    changes: Mapping[str, exp.Table] = field(default_factory=dict)
     expected: int = 0
+    most_gone: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of a support table may be overestimated to be deleted, where there is a limit."""
 
     def compute(self, name: str, plan: Plan, skipped: bool) -> int:
         if isinstance(plan, Temporary):
             self.steps[name] = self.temporaries.copy(name, self.steps[plan.name])
             return self.temporaries.rows(self.steps[name])
-        rows: exp.Query = self.renderer.query(plan)
-        if skipped:
-            rows = select([exp.Star()], rows).where(exp.false(), copy=False)
-        self.steps[name] = self.temporaries.compute(name, rows, self.expected)
+        if not self._at_driver(name, plan, skipped):
+            rows: exp.Query = self.renderer.query(plan)
+            if skipped:
+                rows = select([exp.Star()], rows).where(exp.false(), copy=False)
+            self.steps[name] = self.temporaries.result(name, rows, self.expected)
         found = self.temporaries.rows(self.steps[name])
         if found > BROADCAST_ROWS:  # a small change can go far: no hint may send that to every executor
             self.renderer.small_changes = False
         return found
 
+    def _at_driver(self, name: str, plan: Plan, skipped: bool) -> bool:
+        """Whether the result could be computed without Spark."""
+        types = {**self.types, COUNT: "bigint"}
+        if not all(c in types for c in plan.columns):
+            return False
+        driver = Driver(self._held, lambda rows: self.temporaries.fetched(self.renderer.query(rows)), types)
+        rows = driver.nothing(plan) if skipped else driver.evaluated(plan)
+        if rows is None:
+            return False
+        schema = ", ".join(f"{quoted(c)} {types[c]}" for c in plan.columns)
+        self.steps[name] = self.temporaries.hold(name, rows, schema)
+        return True
+
+    def _held(self, leaf: Temporary | Change) -> pa.Table | None:
+        if isinstance(leaf, Temporary):
+            result = self.steps.get(leaf.name)
+            rows = None if result is None else self.temporaries.local(result)
+            return None if rows is None else rows.select(list(leaf.columns))
+        log_ = self.changes.get(leaf.table)
+        rows = None if log_ is None else self.temporaries.local(log_)
+        return None if rows is None else rows.select([*leaf.names, COUNT]).rename_columns(list(leaf.columns))
+
     def append(self, name: str, more: str) -> None:
-        new = self.temporaries.rows(self.steps[more])
         self.steps[name] = self.temporaries.append(name, self.steps[name], self.steps[more])
-        log.info("a round found %d rows, %d in all so far", new, self.temporaries.rows(self.steps[name]))
+
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        log.info("round %d of %s: %d found, %d in all", round_, loop.finding, found, in_all)
+        most = self.most_gone.get(loop.gone_from or "")
+        if most is not None and in_all > most:
+            raise Overestimated(
+                f"More than {most} rows of a recursion may be gone ({loop.finding}, round {round_}), and most of them "
+                f"would be derived again: the view was recomputed."
+            )
 
     def examples(self, name: str) -> Sequence[Any]:
         return self.temporaries.first_rows(self.steps[name])
+
+    def fill(self, plan: Plan) -> None:
+        """Compute the recursions of a plan from the base tables alone, for any statement that reads them."""
+        run(rounds_before(plan), self)
+        for result in self.steps.values():
+            self.temporaries.ready(result)
 
 
 def computed(definition: Definition, cut: Cut, temporaries: Temporaries) -> Definition:
     """The definition with its recursions computed from the base tables at a cut, so that its query can run there."""
     if definition.bound is None or not has_recursion(definition.plan):
         return definition
-    leaves = Pinned(definition, cut.versions)
-    machine = SparkMachine(Renderer(leaves, small_changes=False), leaves.steps, temporaries)
-    run(rounds_before(definition.plan), machine)
-    return replace(definition, recursions=leaves.steps)
+    leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
+    renderer = Renderer(leaves, small_changes=False)
+    SparkMachine(renderer, leaves.steps, temporaries, definition.column_types).fill(definition.plan)
+    return replace(definition, results=leaves.steps)
 
 
 @contextmanager

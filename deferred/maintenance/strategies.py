@@ -7,30 +7,42 @@ Each is one class that says its name, what it would cost, what it reads and by w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, column, difference, select, signed
+from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import run
+from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
+from deferred.algebra.selfmaintenance import described, tables_read
+from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
+from deferred.errors import PromiseBrokenError
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
-from deferred.maintenance.definition import Definition, Pinned, outputs, query
+from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
+from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
-from deferred.maintenance.view_tables import reached
+from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GONE_FRACTION = 0.5
+"""When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
 
 SMALL = 10_000
 """With fewer base rows than this, all ways take the same time and are not compared."""
@@ -52,6 +64,8 @@ class Job:
     temporaries: Temporaries
     batch: int | None = None
     """The number of the differential batch that the change becomes; None where it becomes none."""
+    shown: exp.Query | None = None
+    """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,8 @@ class Change:
     """Commits the support tables, under the id of an operation and the number of its differential batch."""
     recursions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of each recursion: its rounds, and how many rows were overestimated to be deleted and put back."""
+    instead: Choice | None = None
+    """The strategy that took the place of the chosen one when it saw what had changed, and why."""
 
 
 class Strategy(ABC):
@@ -112,20 +128,134 @@ class Incremental(Strategy):
 
     def run(self, job: Job) -> Change:
         """Run the delta program step by step; a step whose condition is empty is empty and reads nothing."""
-        definition, view, temporaries = job.definition, job.view, job.temporaries
-        program = differentiate(definition.plan, job.logs.changed, definition.column_types)
+        program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
+        renderer = self.renderer(job)
+        ran = run(program.steps, self.machine(job, renderer, program))
+        return self.change(job, program, renderer, ran)
+
+    def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
+        """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
+        definition, view = job.definition, job.view
         versions = {name: state.version for name, state in job.supports.items()}
-        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions)
+        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, shown)
         small = job.logs.total <= BROADCAST_ROWS
-        renderer = PropagateRenderer(leaves, job.supports, temporaries, definition.column_types, small)
-        ran = run(program.steps, SparkMachine(renderer, leaves.steps, temporaries, job.logs.total))
-        change = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
+        return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
+
+    def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
+        most_gone = _most_gone(job.view, program)
+        types, logs = job.definition.column_types, job.logs
+        return SparkMachine(
+            renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
+        )
+
+    def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
+        """What a program has computed, once its steps have run."""
+        definition, view = job.definition, job.view
+        if program.result is None:
+            nothing = [alias(cast(exp.Null(), type_), name) for name, type_ in view.columns]
+            rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
+        else:
+            rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
         moves = ran.moves(program)
         moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
-        found = temporaries.compute_all({"delta": change, **moved}, job.logs.total)
+        found = job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
         advance = partial(support.advance, job.context, view, moves, renderer, found)
         return Change(found["delta"], advance, ran.report(program))
+
+
+def shown_at_start(job: Job) -> exp.Query:
+    """The view at s_i, under the ids of the plan's columns."""
+    rows = reached(job.view) if job.shown is None else job.shown
+    types = job.definition.column_types
+    named = [alias(cast(column(name), types[c]), c) for c, name in output(job.definition, job.view.columns)]
+    return select([*named, column(COUNT)], rows)
+
+
+class SelfMaintained(Incremental):
+    """Δ(Q) from logs, MV and the view's auxiliary and support tables alone (Quass et al. 1996): no base table is read.
+
+    What the logs contain decides whether the rules may be used. An exposed update, which takes rows into the view that
+    no table here holds, is answered by asking the base tables once (section 4.2.2). A broken promise is an error.
+    """
+
+    name = "self"
+
+    def reads(self, definition: Definition) -> tuple[str, ...]:
+        return (*described(definition.plan), *super().reads(definition))
+
+    def run(self, job: Job) -> Change:
+        program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
+        assert not tables_read(program), "base tables are out of reach"
+        renderer = self.renderer(job, shown_at_start(job))
+        ran = run(program.steps, self.machine(job, renderer, program))
+        for guard in program.guards:
+            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if not found:
+                continue
+            if guard.kind != EXPOSED:
+                raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
+            reason = exposed(guard, [tuple(row) for row in found])
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
+        return self.change(job, program, renderer, ran)
+
+
+class FromView(Incremental):
+    """Deletions, and modifications of values that only pass through, from MV and the log alone (Blakeley, ch. 4)."""
+
+    name = "from the view"
+
+    def applies(self, job: Job) -> bool:
+        """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
+        return set(job.logs.changed) <= set(answerable(job.definition)) and all(
+            _only_takes_away(job.temporaries.local(log), job.definition.tables[name].key)
+            for name, log in job.logs.changed.items()
+        )
+
+    def run(self, job: Job) -> Change:
+        """The view's answer; if a row turns out to be new to the view after all, that of the base tables."""
+        program = _autonomous(job.definition).program(job.logs.changed)
+        assert program is not None, "the view shows the keys of what has changed"
+        renderer = self.renderer(job, shown_at_start(job))
+        ran = run(program.steps, self.machine(job, renderer, program))
+        for guard in program.guards:
+            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if found:
+                reason = (
+                    f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
+                )
+                return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+        return self.change(job, program, renderer, ran)
+
+
+def _autonomous(definition: Definition) -> Autonomous:
+    keys = {name: table.key for name, table in definition.tables.items()}
+    return Autonomous(definition.plan, keys, definition.column_types)
+
+
+def answerable(definition: Definition) -> list[str]:
+    """The base tables whose deletions a view can answer from its own rows."""
+    if definition.bound is None or definition.declared is not None:
+        return []
+    return _autonomous(definition).tables
+
+
+def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
+    """Whether a log has no inserted row whose key it does not delete too."""
+    if rows is None:
+        return False
+    names = {name.casefold(): name for name in rows.column_names}
+    counts = rows.column(COUNT).to_pylist()
+    keys = list(map(repr, zip(*(rows.column(names[name.casefold()]).to_pylist() for name in key), strict=True)))
+    gone = {value for value, n in zip(keys, counts, strict=True) if n < 0}
+    return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
+
+
+def _most_gone(view: ViewRecord, program: Program) -> dict[str, int]:
+    """Of how many rows of each recursion it is worth finding out whether they are gone; of small ones, of all."""
+    names = [step.gone_from for step in program.steps if isinstance(step, Loop) and step.gone_from is not None]
+    rows = {name: DeltaLog(support_path(view.workings, name)).row_count() for name in names}
+    return {name: round(count * GONE_FRACTION) for name, count in rows.items() if count is not None and count > SMALL}
 
 
 class Recompute(Strategy):
@@ -152,7 +282,7 @@ class Recompute(Strategy):
         return Change(change, partial(support.refill, job.context, view, definition, job.cut))
 
 
-INCREMENTAL, RECOMPUTE = Incremental(), Recompute()
+INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()
 
 
 @dataclass(frozen=True)
@@ -169,6 +299,14 @@ class Choice:
         if self.alternative is None:
             return self.strategy.name
         return f"{self.strategy.name}, or {self.alternative.name} when much has changed"
+
+
+def reconsidered(job: Job, choice: Choice) -> Choice:
+    """The strategy once the rows of the logs are known: what only takes rows away may be answered by the view."""
+    if choice.strategy is not INCREMENTAL or not FROM_VIEW.applies(job):
+        return choice
+    tables = ", ".join(sorted(job.logs.changed))
+    return Choice(FROM_VIEW, f"Rows of {tables} were deleted or modified, and the view shows their keys.")
 
 
 def choose(
@@ -193,12 +331,19 @@ def choose(
     if view.options.refresh_policy == "full":
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
+    if definition.declared is not None:
+        return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
     recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
     reason = (
         f"{type(recomputed[0]).__name__} has no keys, so a change reads its whole input again."
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )
+    itself = answerable(definition) if logs is None else []
+    if itself:
+        reason += (
+            f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
+        )
     if any(node.strategy.absorbs for node in definition.plan.walk()):
         reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":

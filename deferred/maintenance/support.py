@@ -36,7 +36,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Upkeep
-from deferred.algebra.strategy import support_tables
+from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
@@ -68,12 +68,12 @@ class Supports:
     next_batch: int
 
 
-def create(context: Context, definition: Definition, location: str, cut: Cut) -> None:
-    """Create and fill the support tables of a new view."""
+def create(context: Context, definition: Definition, location: str, cut: Cut, known: Mapping[str, Plan]) -> None:
+    """Create and fill the support tables of a new view; `known` are plans for the rows of some of them."""
     filling = _Filling(definition, cut)
     for name, plan in filling.tables:
         path = support_path(location, name)
-        rows = appended(filling.rows(plan), plan.columns, (), None, 0)
+        rows = filling.rows(name, known.get(name, plan), 0)
         mark = Mark(f"deferred-create-{os.path.basename(location)}-{name}", 1, _details("create", 0, True))
         bags.create_filled(context.engine, path, _columns(definition, plan), rows, mark)
         filling.made[name] = delta_table(path, DeltaLog(path).version)
@@ -103,7 +103,7 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
-        rows = appended(filling.rows(plan), plan.columns, (), None, batch)
+        rows = filling.rows(name, plan, batch)
         _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
         filling.made[name] = delta_table(path, DeltaLog(path).version)
 
@@ -122,9 +122,18 @@ class _Filling:
         found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
         return list(found.items())[::-1]
 
-    def rows(self, contents: Plan) -> exp.Query:
+    def rows(self, name: str, contents: Plan, batch: int) -> exp.Query:
+        """All rows of a support table, in their order where they are looked up again and again."""
         filled = replace(self.definition, supports=self.made)
-        return rows_at(filled, over_support_tables(contents, self.made), self.cut)
+        rows = rows_at(filled, over_support_tables(contents, self.made), self.cut)
+        all_rows = appended(rows, contents.columns, (), None, batch)
+        _, strategy = kept_nodes(self.definition.plan)[name]
+        return _sorted(all_rows, contents.columns) if strategy.in_order else all_rows
+
+
+def _sorted(rows: exp.Query, names: Sequence[str]) -> exp.Query:
+    """Rows with equal values are neighbours, so that the statistics of files and pages leave out the rest."""
+    return select([exp.Star()], rows).order_by(*map(column, names), copy=False)
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -263,6 +272,8 @@ def advance(
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
+        if kept_nodes(renderer.pinned.definition.plan)[name][1].in_order:
+            new = _sorted(new, names)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
 
 

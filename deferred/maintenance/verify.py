@@ -24,14 +24,14 @@ from deferred.algebra.bags import (
     union_all,
     written_out,
 )
-from deferred.algebra.operators.recursion import has_recursion, rounds_before
-from deferred.algebra.program import run
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError
 from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.transactions import recover_all
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import promises
 from deferred.maintenance.base_logs import base_tables, net_logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.rounds import SparkMachine
@@ -134,6 +134,8 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
         inserted = positive(log, [n for n, _ in columns])
         whole = _rows_at(definition, name, columns, current)
         checks.append(_subbag(context, f"▲{name} ⊆ {name}", inserted, whole, columns))
+    for promise, against in promises.checks(definition, current):
+        checks.append(_kept(context, promise, against))
     deleted = negated(negative(pending_net, names), names)
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))
     return checks
@@ -179,7 +181,8 @@ class _Past:
     def of_plan(self) -> exp.Expr:
         """The view's plan, over the base tables alone; a recursion is computed by its rounds."""
         renderer = Renderer(self, small_changes=False)
-        run(rounds_before(self.definition.plan), SparkMachine(renderer, self.steps, self.temporaries))
+        machine = SparkMachine(renderer, self.steps, self.temporaries, self.definition.column_types)
+        machine.fill(self.definition.plan)
         return renderer.query(self.definition.plan)
 
     def scan(self, table: str) -> exp.Select:
@@ -225,6 +228,12 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
     names = [name for name, _ in columns]
     held = matching(whole, [*names, COUNT], part, columns)
     return _check(context, condition, positive(difference(part, held, columns), names), ("not contained", ""))
+
+
+def _kept(context: Context, promise: str, against: exp.Select) -> Check:
+    """A promise about base tables, which holds where a query finds no rows."""
+    rows = context.engine.rows(against.limit(EXAMPLES))
+    return Check(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows))
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:

@@ -69,7 +69,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict"
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -170,7 +170,7 @@ def _fill(context: Context, definition: Definition, columns: Columns, location: 
     engine = context.engine
     make_differential(engine, location, columns)
     with at_cut(context, definition, cut) as computed:
-        support.create(context, computed, location, cut)
+        support.create(context, computed, location, cut, {})
         rows = definitions.query(support.resting_on(computed, location), columns, cut)
         details = {"kind": "refresh", "batch": 0, "cut": cut.to_json()}
         mark = Mark(f"deferred-view-{os.path.basename(location)}", 0, details)

@@ -134,6 +134,8 @@ class RememberedDefinition:
     version created it, which did not keep them."""
     generation: str = ""
     """The folder inside the view's own in which its differential and support tables are; empty until it is altered."""
+    promises: Mapping[str, Any] | None = None
+    """The keys and references of its tables that a view which reads none of them relies on; None for all others."""
     alteration: Mapping[str, Any] | None = None
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
     filled: Mapping[str, float] | None = None
@@ -151,6 +153,7 @@ class RememberedDefinition:
             "tidied": self.tidied,
             "settings": None if self.settings is None else dict(self.settings),
             "generation": self.generation,
+            "promises": None if self.promises is None else dict(self.promises),
             "alteration": None if self.alteration is None else dict(self.alteration),
             "filled": None if self.filled is None else dict(self.filled),
         }
@@ -172,6 +175,7 @@ class RememberedDefinition:
             int(value.get("tidied") or 0),
             value.get("settings"),
             str(value.get("generation") or ""),
+            value.get("promises"),
             value.get("alteration"),
             value.get("filled"),
         )

@@ -9,19 +9,17 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from deferred.errors import InvalidInputError, NameTakenError, UnknownObjectError, nearest
-from deferred.metadata.database import Database
-from deferred.metadata.journal import Journal
+from deferred.errors import InvalidInputError, NameTakenError
 from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
+from deferred.metadata.named import NamedStore
 from deferred.metadata.records import TableRecord, utc_now
 
 
-class TableStore:
+class TableStore(NamedStore[TableRecord]):
     """Which tables are tracked, where they are, and what is known of their keys. Names are compared without case."""
 
-    def __init__(self, database: Database, journal: Journal) -> None:
-        self._database = database
-        self._journal = journal
+    row = TableRow
+    noun = "table"
 
     def add(
         self,
@@ -72,32 +70,6 @@ class TableStore:
             session.flush()
             self._database.number_after(session, TableRow)
 
-    def get(self, name: str) -> TableRecord:
-        """Returns the table of that name; UnknownObjectError names the nearest ones."""
-        found = self.find(name)
-        if found is None:
-            raise UnknownObjectError(f"There is no table {name}{nearest(name, [table.name for table in self.all()])}")
-        return found
-
-    def find(self, name: str) -> TableRecord | None:
-        """Returns the table of that name, if there is one."""
-        with self._database.read() as session:
-            row = session.scalar(select(TableRow).where(TableRow.name_key == name_key(name)))
-            return row.record() if row else None
-
-    def by_id(self, table_id: int) -> TableRecord:
-        """Returns the table with that id."""
-        with self._database.read() as session:
-            row = session.get(TableRow, table_id)
-            if row is None:
-                raise _no_id(table_id)
-            return row.record()
-
-    def all(self) -> list[TableRecord]:
-        """Returns all tables, by name."""
-        with self._database.read() as session:
-            return [row.record() for row in session.scalars(select(TableRow).order_by(TableRow.name_key))]
-
     def update(self, table_id: int, **fields: Any) -> TableRecord:
         """Change some fields of a table, named as in TableRecord."""
         values = changes(TableRow, fields)
@@ -106,7 +78,7 @@ class TableStore:
                 session.execute(update(TableRow).where(TableRow.id == table_id).values(values))
             row = session.get(TableRow, table_id)
             if row is None:
-                raise _no_id(table_id)
+                raise self._no_id(table_id)
             record = row.record()
         self._journal.keep(record)
         return record
@@ -133,7 +105,3 @@ class TableStore:
         if readers:
             row = session.get_one(TableRow, table_id)
             raise InvalidInputError(f"The table {row.name} is used by {', '.join(readers)}; drop that first.")
-
-
-def _no_id(table_id: int) -> UnknownObjectError:
-    return UnknownObjectError(f"There is no table with the id {table_id}; it may have been dropped in the meantime.")

@@ -9,11 +9,10 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
-from deferred.errors import NameTakenError, UnknownObjectError, nearest
+from deferred.errors import NameTakenError
 from deferred.metadata import leases
-from deferred.metadata.database import Database
-from deferred.metadata.journal import Journal
 from deferred.metadata.models import DependencyRow, TableRow, ViewRow, changes, name_key
+from deferred.metadata.named import NamedStore
 from deferred.metadata.records import Cut, Lease, RememberedDefinition, ViewRecord, utc_now
 from deferred.options import ViewOptions
 
@@ -22,12 +21,11 @@ _PROGRESS = {*_BATCHES, "shown", "propagated", "state", "problem"}
 """The fields that say how far a view has come, and not what it is."""
 
 
-class ViewStore:
+class ViewStore(NamedStore[ViewRecord]):
     """The views, their definitions and policies, and how far each has come. Names are compared without case."""
 
-    def __init__(self, database: Database, journal: Journal) -> None:
-        self._database = database
-        self._journal = journal
+    row = ViewRow
+    noun = "view"
 
     def add(
         self,
@@ -87,32 +85,6 @@ class ViewStore:
             self._database.number_after(session, ViewRow)
             _write_dependencies(session, record.id, depends_on)
 
-    def get(self, name: str) -> ViewRecord:
-        """Returns the view of that name; UnknownObjectError names the nearest ones."""
-        found = self.find(name)
-        if found is None:
-            raise UnknownObjectError(f"There is no view {name}{nearest(name, [view.name for view in self.all()])}")
-        return found
-
-    def find(self, name: str) -> ViewRecord | None:
-        """Returns the view of that name, if there is one."""
-        with self._database.read() as session:
-            row = session.scalar(select(ViewRow).where(ViewRow.name_key == name_key(name)))
-            return row.record() if row else None
-
-    def by_id(self, view_id: int) -> ViewRecord:
-        """Returns the view with that id."""
-        with self._database.read() as session:
-            row = session.get(ViewRow, view_id)
-            if row is None:
-                raise _no_id(view_id)
-            return row.record()
-
-    def all(self) -> list[ViewRecord]:
-        """Returns all views, by name."""
-        with self._database.read() as session:
-            return [row.record() for row in session.scalars(select(ViewRow).order_by(ViewRow.name_key))]
-
     def dependents(self, table_id: int) -> list[ViewRecord]:
         """Returns the views that read a table, by name."""
         statement = (
@@ -140,7 +112,7 @@ class ViewStore:
             session.execute(update(ViewRow).where(ViewRow.id == view_id, *behind).values(values))
             row = session.get(ViewRow, view_id)
             if row is None:
-                raise _no_id(view_id)
+                raise self._no_id(view_id)
             if depends_on is not None:
                 _write_dependencies(session, view_id, depends_on)
                 session.refresh(row)
@@ -166,7 +138,3 @@ def _write_dependencies(session: Session, view_id: int, table_ids: Iterable[int]
     rows = [{"view_id": view_id, "table_id": table_id} for table_id in sorted(set(table_ids))]
     if rows:
         session.execute(insert(DependencyRow), rows)
-
-
-def _no_id(view_id: int) -> UnknownObjectError:
-    return UnknownObjectError(f"There is no view with the id {view_id}; it may have been dropped in the meantime.")

@@ -31,13 +31,16 @@ LISTED = 2_000
 
 
 KEYS = 100
-"""Up to this many different keys are written as literals, instead of being joined."""
+"""Up to this many different keys of several columns are written as literals, instead of being joined."""
+
+VALUES = 1_000
+"""Up to this many different values of one column are written as literals, instead of being joined."""
 
 
 def one_of(rows: pa.Table, pairs: Sequence[tuple[str, exp.Expr]]) -> exp.Expr | None:
     """The condition that expressions have together the values that columns have in some row; NULL equals NULL.
 
-    None where there are more than KEYS such keys, or a type has no exact literals.
+    None where there are more than KEYS such keys, or VALUES of one column, or a type has no exact literals.
 
     >>> import pyarrow as pa
     >>> one_of(pa.table({"k": [2, 1, None, 1]}), [("k", column("a"))]).sql(dialect="spark")
@@ -49,7 +52,7 @@ def one_of(rows: pa.Table, pairs: Sequence[tuple[str, exp.Expr]]) -> exp.Expr | 
         return None
     names = [name for name, _ in pairs]
     keys = rows.select(names).group_by(names).aggregate([])
-    if keys.num_rows > KEYS:
+    if keys.num_rows > (VALUES if len(written) == 1 else KEYS):
         return None
     if len(written) == 1:
         ((of, (known, has_null, write)),) = written
@@ -82,6 +85,21 @@ def within_ranges(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
         for low, high in ranges(known)
     ]
     return _any([exp.Paren(this=part) for part in parts], of, has_null)
+
+
+def near_values(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
+    """The condition that an expression has one of the values, or lies in a range of them where that says as much.
+
+    Ranges reach the statistics of files, a list also those of the pages in them.
+    """
+    found, covered = _distinct(values), within_ranges(values, of)
+    if found is None or covered is None:
+        return None
+    known, has_null, write = found
+    if not RANGES < len(known) <= VALUES:
+        return covered
+    listed = exp.In(this=of.copy(), expressions=list(map(write, known)))
+    return exp.and_(exp.Paren(this=covered), exp.Paren(this=_any([listed], of, has_null)), copy=False)
 
 
 def among_values(rows: pa.Table, names: Sequence[str]) -> exp.Expr | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred.spark.at_driver import joined
 from deferred.spark.session import adopted, checkpointed, settings
 from deferred.spark.statements import Statement, statement_text, translated
 from deferred.sql.dialect import quoted
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 LOCAL_ROWS = 10_000
 """Up to this many rows come to the driver."""
+
+HELD_ROWS = 50_000
+"""A result that grows stays at the driver up to this many rows."""
 
 BROADCAST_ROWS = 100_000
 """Up to this many changed rows are sent to the data instead of shuffling the data to them."""
@@ -61,6 +65,7 @@ class Result:
 
     count: int
     rows: pa.Table | None
+    schema: StructType | str | None = None
     parts: int = 1
     """How many results it was put together from, without having been stored as one."""
 
@@ -72,20 +77,25 @@ class Temporaries:
         self._spark = spark
         self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
         self._results: dict[str, Result] = {}
+        self._unread: set[str] = set()
         self._larger_than_expected = False
 
     def compute(self, step: str, query: Statement, expected: int = UNKNOWN) -> exp.Table:
-        """Computes a query and returns the table to read its rows from.
+        """Computes a query and returns the table to read its rows from, in any statement."""
+        return self.ready(self.result(step, query, expected))
+
+    def result(self, step: str, query: Statement, expected: int) -> exp.Table:
+        """Computes a query and returns the table to read its rows from, in other queries here or once it is `ready`.
 
         `expected` is about how many rows it has. Where that is few, one job brings them to the driver; a result that
         turns out to be large is computed again, and after it the operation expects no other small one.
         """
         with translated(), settings(self._spark, LITTLE if self._is_at_driver(query) else {}):
-            frame = self._spark.sql(statement_text(query))
+            frame = self._frame(query)
             if expected <= LOCAL_ROWS and not self._larger_than_expected and _is_exact_in_arrow(frame.schema):
                 rows = frame.limit(LOCAL_ROWS + 1).toArrow()
                 if rows.num_rows <= LOCAL_ROWS:
-                    return self.put(step, rows, frame.schema)
+                    return self.hold(step, rows, frame.schema)
                 self._larger_than_expected = True
             frame = checkpointed(self._spark, frame)
             count = frame.count()
@@ -109,8 +119,9 @@ class Temporaries:
 
         at_driver = all(map(self._is_at_driver, queries.values()))
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
-            frames = [self._spark.sql(statement_text(query)) for query in queries.values()]
-            if not all(_is_exact_in_arrow(frame.schema) for frame in frames):
+            frames = [self._frame(query) for query in queries.values()]
+            # NULL in the place of a struct whose fields are never NULL is refused by Arrow.
+            if not all(_is_exact_in_arrow(frame.schema) and not _has_nested(frame.schema) for frame in frames):
                 return None
             names = [[f"c{i}_{j}" for j in range(len(frame.columns))] for i, frame in enumerate(frames)]
             parts = [
@@ -135,28 +146,62 @@ class Temporaries:
         counts = [result.count for result in read if result is not None and result.rows is not None]
         return len(counts) == len(read) and len(read) > 0 and sum(counts) <= LITTLE_ROWS
 
+    def hold(self, step: str, rows: pa.Table, schema: StructType | str) -> exp.Table:
+        """Takes rows that are at the driver; Spark is given them when a query reads them (`ready`)."""
+        name = f"{self._prefix}_{step}"
+        self._results[name] = Result(rows.num_rows, rows, schema)
+        self._unread.add(name)
+        return exp.to_table(name)
+
+    def ready(self, result: exp.Table) -> exp.Table:
+        """A result that a statement of Spark is going to read."""
+        if result.name in self._unread:
+            held = self._results[result.name]
+            assert held.rows is not None
+            assert held.schema is not None
+            self.put(result.name.removeprefix(f"{self._prefix}_"), held.rows, held.schema)
+        return result
+
+    def fetched(self, query: exp.Query) -> pa.Table | None:
+        """The rows of a query, which are not kept; None where they are many, or not exact at the driver."""
+        with translated():
+            frame = self._frame(query)
+            if self._larger_than_expected or not _is_exact_in_arrow(frame.schema):
+                return None
+            rows = frame.limit(LOCAL_ROWS + 1).toArrow()
+            return rows if rows.num_rows <= LOCAL_ROWS else None
+
+    def _frame(self, query: Statement) -> DataFrame:
+        for table in query.find_all(exp.Table) if isinstance(query, exp.Expr) else ():
+            self.ready(table)
+        return self._spark.sql(statement_text(query))
+
     def put(self, step: str, rows: pa.Table, schema: StructType | str) -> exp.Table:
         """Takes rows that are at the driver; returns the table to read them from."""
         rows = rows.combine_chunks()  # of several chunks that begin with an empty one, Spark 4.2 takes no row
         with translated():
-            return self._named(step, self._spark.createDataFrame(rows, schema), Result(rows.num_rows, rows))
+            frame = self._spark.createDataFrame(rows if rows.num_rows else [], schema)
+            return self._named(step, frame, Result(rows.num_rows, rows, schema))
 
     def copy(self, step: str, result: exp.Table) -> exp.Table:
         """Gives a computed result another name, under which it stays when the first one is computed anew."""
-        return self._named(step, self._spark.table(result.name), self._results[result.name])
+        known = self._results[result.name]
+        if known.rows is not None and known.schema is not None:
+            return self.hold(step, known.rows, known.schema)
+        return self._named(step, self._spark.table(result.name), known)
 
     def append(self, step: str, result: exp.Table, more: exp.Table) -> exp.Table:
         """Adds the rows of one computed result to another's; returns the table to read both from."""
         first, second = self._results[result.name], self._results[more.name]
         count = first.count + second.count
+        if first.rows is not None and second.rows is not None and first.schema is not None and count <= HELD_ROWS:
+            return self.hold(step, joined([first.rows, second.rows]), _with_nulls(first.schema))
         with translated():
-            frame = self._spark.table(result.name).union(self._spark.table(more.name))
-            if first.rows is not None and second.rows is not None and count <= LOCAL_ROWS:
-                return self.put(step, _joined(first.rows, second.rows), frame.schema)
+            frame = self._spark.table(self.ready(result).name).union(self._spark.table(self.ready(more).name))
             parts = first.parts + 1
             if parts == PARTS:
                 frame, parts = checkpointed(self._spark, frame), 1
-            return self._named(step, frame, Result(count, None, parts))
+            return self._named(step, frame, Result(count, None, parts=parts))
 
     def first_rows(self, result: exp.Table, number: int = 3) -> list[tuple[Any, ...]]:
         """Returns a few rows of a computed result."""
@@ -168,6 +213,7 @@ class Temporaries:
 
     def _named(self, step: str, frame: DataFrame, result: Result) -> exp.Table:
         name = f"{self._prefix}_{step}"
+        self._unread.discard(name)
         frame.createOrReplaceTempView(name)
         self._results[name] = result
         return exp.to_table(name)
@@ -184,8 +230,8 @@ class Temporaries:
     def lasting(self, result: exp.Table, spark: SparkSession) -> DataFrame:
         """Returns a computed result as a DataFrame of another session, which is valid after the operation's end."""
         with translated():
-            frame = self._spark.table(result.name)
             rows = self._results[result.name].rows
+            frame = self._spark.table(self.ready(result).name)
             if rows is not None:
                 return spark.createDataFrame(rows.combine_chunks(), frame.schema)
             frame.createOrReplaceGlobalTempView(result.name)
@@ -211,12 +257,17 @@ def _part(rows: pa.Table, number: int, names: Sequence[str]) -> pa.Table:
     return rows.filter(compute.equal(rows.column("part"), number)).select(list(names))
 
 
-def _joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """The rows of both, of which either may have NULLs in a column where the other has none."""
-    import pyarrow as pa
+def _with_nulls(schema: StructType | str) -> StructType | str:
+    """A schema whose columns may be NULL: other rows may have NULLs where those it was made for have none."""
+    from pyspark.sql.types import StructField, StructType
 
-    nullable = pa.schema([field.with_nullable(True) for field in first.schema])
-    return pa.concat_tables([first.cast(nullable), second.rename_columns(first.column_names).cast(nullable)])
+    if isinstance(schema, str):
+        return schema
+    return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
+
+
+def _has_nested(schema: StructType) -> bool:
+    return any("<" in field.dataType.simpleString() for field in schema.fields)
 
 
 def _is_exact_in_arrow(type_: DataType) -> bool:

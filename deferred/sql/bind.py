@@ -17,6 +17,7 @@ from deferred.algebra.operators.project import pick
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
 from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
@@ -65,13 +66,16 @@ class Relation:
     scope: Scope
 
 
-def bind(sql: str, catalog: Catalog, types: Types, maintain: str = "auto") -> Bound:
-    """Returns the plan of a view's query, with the support tables that the option `maintain` asks for."""
+def bind(sql: str, catalog: Catalog, types: Types, maintain: str = "auto", promises: Promises | None = None) -> Bound:
+    """Returns the plan of a view's query, with the support tables that the option `maintain` asks for.
+
+    With `promises` about its tables the plan reads none of them after a change.
+    """
     with shallow():
-        return _bind(sql, catalog, types, maintain)
+        return _bind(sql, catalog, types, maintain, promises)
 
 
-def _bind(sql: str, catalog: Catalog, types: Types, maintain: str) -> Bound:
+def _bind(sql: str, catalog: Catalog, types: Types, maintain: str, promises: Promises | None) -> Bound:
     binder = Binder(catalog, types)
     query = parse_query(sql)
     refuse_what_varies(query)
@@ -86,7 +90,7 @@ def _bind(sql: str, catalog: Catalog, types: Types, maintain: str) -> Bound:
             "GROUP BY nor inside an aggregate. Add the column to GROUP BY, or aggregate it."
         )
     plan = transformed(plan, lambda node: from_clause.hide_inexact_equalities(node, binder.column_types))
-    made = with_support_tables(prune(plan), types, binder.column_types, maintain)
+    made = with_support_tables(prune(plan), types, binder.column_types, maintain, promises)
     notes = (*binder.notes, *made.notes)
     return Bound(made.plan, names, made.column_types, tuple(binder.tables), notes, tuple(binder.choices))
 

@@ -41,8 +41,8 @@ def compared(old: str, new: str, names: Sequence[str]) -> OfView | Difference | 
     >>> compared("SELECT a, b FROM t", "SELECT a, b FROM t WHERE b = 1", ["a", "b"]).condition.sql()
     '"b" = 1'
     >>> compared("SELECT a FROM t WHERE a > 3", "SELECT a FROM t WHERE a > 2", ["a"])
-    Difference(added=('SELECT a FROM t WHERE a > 2 AND NOT COALESCE(a > 3, FALSE)',), removed=('SELECT a FROM t WHERE \
-a > 3 AND NOT COALESCE(a > 2, FALSE)',))
+    Difference(added=('SELECT a FROM t WHERE a > 2 AND (a <= 3 OR a IS NULL)',), removed=('SELECT a FROM t WHERE \
+a > 3 AND (a <= 2 OR a IS NULL)',))
     """
     before, after = parse_query(seen(old)), parse_query(seen(new))  # without comments
     return _of_view(before, after, names) or _difference(before, after)
@@ -209,13 +209,37 @@ def _only(query: exp.Select, other: exp.Select) -> list[exp.Query]:
         return []
     mine = query.args.get("where")
     shared = conjuncts(mine.this) if mine is not None else []
-    rest = conjunction(_other(conjuncts(where.this), shared))
-    if rest is None:
+    rest = _other(conjuncts(where.this), shared)
+    if not rest:
         return []
-    left_out = exp.Not(this=call("COALESCE", rest, exp.false()))
+    left_out = exp.or_(*map(_not_true, rest), copy=False)
     found = _without(query, "where")
     assert isinstance(found, exp.Select)
-    return [found.where(all_true([*shared, left_out]), copy=False)]
+    some = exp.Paren(this=left_out) if isinstance(left_out, exp.Or) else left_out
+    return [found.where(all_true([*shared, some]), copy=False)]
+
+
+_INVERSE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+}
+
+
+def _not_true(part: exp.Expr) -> exp.Expr:
+    """The condition that another one is false or unknown; of a column and a literal so that files can be skipped.
+
+    >>> _not_true(parse_query("SELECT 1 WHERE a > 3").args["where"].this).sql()
+    'a <= 3 OR a IS NULL'
+    """
+    inverse = _INVERSE.get(type(part))
+    if inverse is not None and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal):
+        other = inverse(this=part.this.copy(), expression=part.expression.copy())
+        return exp.or_(other, exp.Is(this=part.this.copy(), expression=exp.Null()), copy=False)
+    return exp.Not(this=call("COALESCE", part.copy(), exp.false()))
 
 
 def _queries(branches: Sequence[exp.Query], whole: exp.Query) -> tuple[str, ...]:

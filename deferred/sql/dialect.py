@@ -276,6 +276,26 @@ def text(expression: exp.Expr) -> str:
     return parenthesised(expression.copy()).sql(dialect=ViewSQL, copy=False)
 
 
+WRITTEN = "written"
+"""Where a resolved column keeps the name that the text has for it."""
+
+
+def as_written(expression: exp.Expr) -> str:
+    """A resolved expression with the names that the text has for its columns, for messages.
+
+    >>> resolved = exp.column("c_1")
+    >>> resolved.meta[WRITTEN] = "t.a"
+    >>> as_written(exp.func("SUM", resolved))
+    'SUM(t.a)'
+    """
+
+    def named(node: exp.Expr) -> exp.Expr:
+        name = node.meta.get(WRITTEN) if isinstance(node, exp.Column) else None
+        return node if name is None else exp.Var(this=name)
+
+    return text(expression.copy().transform(named))
+
+
 COMPARISONS = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.In, exp.Between),

@@ -14,7 +14,7 @@ from deferred.algebra.plan import Plan, free
 from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, rewrite
 from deferred.errors import InvalidSQLError
 from deferred.sql import windowing
-from deferred.sql.dialect import text
+from deferred.sql.dialect import as_written
 from deferred.sql.functions import hides_order
 from deferred.sql.order_free import order_free
 from deferred.sql.refusing import refuse_arguments
@@ -321,14 +321,16 @@ def _grouping_mark(part: Scalar, keys: Sequence[Scalar], marks: Mapping[str, Sca
     if name not in ("grouping", "grouping_id"):
         return None
     if not marks:
-        raise InvalidSQLError(f"{text(part)} needs GROUPING SETS, ROLLUP or CUBE in GROUP BY.", at=part)
+        raise InvalidSQLError(f"{as_written(part)} needs GROUPING SETS, ROLLUP or CUBE in GROUP BY.", at=part)
     arguments = part.expressions if isinstance(part, exp.Anonymous) else list(part.iter_expressions())
     if name == "grouping_id" and (not arguments or [*arguments] == [*keys]):
         return marks["mask"]
     bits: list[Scalar] = []
     for argument in arguments:
         if argument not in keys:
-            raise InvalidSQLError(f"{text(part)} names {text(argument)}, which is not in GROUP BY.", at=part)
+            raise InvalidSQLError(
+                f"{as_written(part)} names {as_written(argument)}, which is not in GROUP BY.", at=part
+            )
         shift = len(keys) - 1 - list(keys).index(argument)
         bits.append(fill(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", x=marks["mask"]))
     if name == "grouping":
@@ -363,7 +365,7 @@ def calls_in(expression: Scalar) -> list[Scalar]:
         within = [part for part in expression.walk() if is_aggregate(part)]
         if len(within) > 1:
             raise InvalidSQLError(
-                f"An aggregate may not contain another one: {text(expression)}. Use a subquery.", at=expression
+                f"An aggregate may not contain another one: {as_written(expression)}. Use a subquery.", at=expression
             )
         return [expression]
     return [call for child in expression.iter_expressions() for call in calls_in(child)]

@@ -69,11 +69,14 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
         )
     start = _united(binder, first, label)
     names = [c.name for c in alias.args.get("columns") or []] or [f.name for f in start.scope.visible]
-    ids = start.plan.columns
-    if len(names) != len(ids):
-        raise InvalidSQLError(f"{label} lists {len(names)} column names for {len(ids)} columns.", at=alias)
-    types = [binder.column_types[c] for c in ids]
-    _refuse_types(label, names, types)
+    if len(names) != len(start.plan.columns):
+        raise InvalidSQLError(
+            f"{label} lists {len(names)} column names for {len(start.plan.columns)} columns.", at=alias
+        )
+    types = [binder.column_types[c] for c in start.plan.columns]
+    _refuse_types(label, names, types, every)
+    begin = start.plan if every else _with_one_zero(binder, start.plan)
+    ids = begin.columns
     shown = (*names, "level") if every else tuple(names)
     if every:
         ids = (*ids, binder.new_column("int"))
@@ -87,8 +90,8 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
             relation = binder.query(branch, inside)
             _refuse_cycles(relation.plan, reference, every)
             plan = _cast(binder, relation, names, types, label)
-            derived.append(_levelled(binder, plan, reference) if every else _prepared(binder, plan))
-    begin: Plan = start.plan
+            prepared = _levelled(binder, plan, reference) if every else _prepared(binder, _with_one_zero(binder, plan))
+            derived.append(prepared)
     if every:
         begin = Project(begin, (*((c, column(c)) for c in begin.columns), (ids[-1], _level(0))))
     rounds = alias.meta.get("rounds", ROUNDS)
@@ -152,10 +155,29 @@ def _refuse_width(label: str, first: int, other: int) -> None:
         )
 
 
-def _refuse_types(label: str, names: Sequence[str], types: Sequence[str]) -> None:
+FLOATING = ("float", "double")
+
+
+def _with_one_zero(binder: Binder, plan: Plan) -> Plan:
+    """The rows of a set with 0.0 for −0.0, as DISTINCT and UNION of Spark give it: then equal values are the same."""
+    outputs: list[tuple[str, Scalar]] = []
+    for c in plan.columns:
+        type_ = binder.column_types[c]
+        if type_.lower() not in FLOATING:
+            outputs.append((c, column(c)))
+            continue
+        zero = exp.cast(exp.Literal.number(0), type_, dialect="spark")
+        is_zero = exp.EQ(this=column(c), expression=zero)
+        value = exp.Case(ifs=[exp.If(this=is_zero, true=zero.copy())], default=column(c))
+        outputs.append((binder.new_column(type_), value))
+    return plan if tuple(c for c, _ in outputs) == plan.columns else Project(plan, tuple(outputs))
+
+
+def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every: bool) -> None:
     """Refuse columns in which SQL equates different values, or whose values it does not compare."""
     for name, type_ in zip(names, types, strict=True):
-        if equality_is_coarser(type_) or has_no_order(type_):
+        told_apart = not equality_is_coarser(type_) or (type_.lower() in FLOATING and not every)
+        if not told_apart or has_no_order(type_):
             raise UnsupportedSQLError(
                 f"Column {name} of the recursion {label} is {type_}: rounds end when they find no new row, and values "
                 f"of this type are not told apart reliably. CAST it to another type, such as DECIMAL or STRING."

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from deferred.algebra.scalar import Scalar, column
 from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError, located, nearest
-from deferred.sql.dialect import text
+from deferred.sql.dialect import WRITTEN, text
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Scope:
             return None
         field, path = found
         meant = column(field.id)
-        meant.meta.update(node.parts[-1].meta)  # so that a later error can still show the name in the text
+        meant.meta.update(node.parts[-1].meta)  # so that a later error can still show the place in the text, …
+        meant.meta[WRITTEN] = text(node)  # … and the name that it has there
         return _fields(meant, path)
 
     def unknown(self, node: exp.Column) -> UnknownObjectError:

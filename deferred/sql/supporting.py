@@ -13,14 +13,18 @@ from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
 from deferred.algebra.operators.good_counters import GoodCounters
+from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.levels import CountedLevels
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import Recursion, Reference
 from deferred.algebra.operators.rederiving import DeleteRederive
+from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, is_column, rewrite
+from deferred.algebra.selfmaintenance import Promises, base_reads, narrowed, self_maintained
 from deferred.algebra.trees import as_trees
 from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
+from deferred.errors import UnsupportedSQLError
 from deferred.sql.counting import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
@@ -38,9 +42,20 @@ class Supported:
     notes: tuple[str, ...] = ()
 
 
-def with_support_tables(plan: Plan, types: Types, column_types: Mapping[str, str], maintain: str) -> Supported:
-    """The plan with a support table for every node that can use one, in the way that `maintain` asks for."""
+def with_support_tables(
+    plan: Plan, types: Types, column_types: Mapping[str, str], maintain: str, promises: Promises | None
+) -> Supported:
+    """The plan with a support table for every node that can use one, in the way that `maintain` asks for.
+
+    With `promises` it gets auxiliary tables too, so that it reads no base table.
+    """
     planner = _SupportPlanner(types, dict(column_types), keeps_sets=maintain == TREE)
+    if promises is not None:
+        plan = self_maintained(planner.visit(narrowed(plan)), promises, planner)
+        unkept = ", ".join(sorted(base_reads(plan, planner.column_types)))
+        if unkept:
+            raise UnsupportedSQLError(f"maintain = 'self' is not possible: a change would read {unkept} again.")
+        return Supported(plan, planner.column_types)
     notes: list[str] = []
     if planner.keeps_sets:
         plan, notes = as_trees(plan, planner)
@@ -144,6 +159,18 @@ class _SupportPlanner:
             return node
         kept = self.kept(node.child)
         return node if kept is None else pick(replace(node, child=kept), node.columns)
+
+    def auxiliary(self, rows: Plan) -> Kept:
+        """Rows of a base table in an auxiliary table."""
+        kept = self.kept(rows)
+        if kept is None:
+            unordered = [c for c in rows.columns if has_no_order(self.column_types[c])]
+            raise UnsupportedSQLError(
+                f"maintain = 'self' is not possible: rows of {listed_tables(rows)} have to be kept, and of type "
+                f"{self.column_types[unordered[0]]} equal values cannot be found again. Leave that column out of the "
+                f"view, or use maintain = 'auto'."
+            )
+        return replace(kept, kept=Auxiliary(kept.kept.support))
 
     def kept(self, rows: Plan) -> Kept | None:
         """The rows in a support table, None where they cannot be distinguished there.

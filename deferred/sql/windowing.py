@@ -14,7 +14,7 @@ from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, column, rewrite
 from deferred.algebra.types import FLOATING
 from deferred.errors import NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
-from deferred.sql.dialect import text
+from deferred.sql.dialect import as_written, text
 from deferred.sql.functions import collects_in_any_order
 from deferred.sql.order_free import order_free
 
@@ -142,7 +142,7 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
         return _over_rows(part, _ALL)
     if frame != _PEERS:
         raise NondeterministicSQLError(
-            f"{text(part)[:80]} shows one of the rows that ORDER BY leaves equal at the edge of the frame. "
+            f"{as_written(part)[:80]} shows one of the rows that ORDER BY leaves equal at the edge of the frame. "
             f"Write the frame with ROWS.",
             at=part,
         )

@@ -43,7 +43,10 @@ from deferred.algebra.operators import (
     Window,
 )
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.in_view import Seen
+from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.operators.rederiving import DeleteRederive
+from deferred.algebra.operators.referring import Referring
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.paper.evaluate import Bag, State, Table
 from deferred.algebra.plan import Plan
@@ -355,6 +358,9 @@ ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
     Reference: (closure,),
 }
 """Operators that a view gets only together with a support table."""
+
+ONLY_PROMISED = (PromisedJoin, Referring, Seen)
+"""Operators over tables that keep declared keys and references: tests/fuzz/promised.py draws those, and asks for each."""
 
 PAPER = (union_all, selection, projection, distinct, monus, product, product)
 SQL = tuple(itertools.chain.from_iterable(FORMS.values()))

@@ -21,7 +21,9 @@ STEPS = [
     ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
     ("SELECT s, a * 2 AS `two a` FROM r WHERE a >= 0 AND s = 'x'", "from the view"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s", "recomputed"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top, SUM(a) AS total FROM r GROUP BY s", "from kept rows"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 0", "from kept rows"),
     ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
 ]
 

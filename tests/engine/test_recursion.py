@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deferred.errors import EndlessRecursionError, InvalidSQLError
+from deferred.maintenance import strategies
 from tests.engine.support import assert_fresh, bag, make, refused
 from tests.fuzz.duck import Database
 from tests.fuzz.recursive import SCHEMAS, RecursiveGenerator
@@ -76,6 +77,55 @@ def test_a_recursion_is_read_fresh_and_altered(warehouse: Any, staff: str) -> No
     assert wh.refresh("reports").strategy == "incremental"
     assert wh.verify("reports").holds
     assert people(wh) == {None: 2, 1: 2, 2: 2, 4: 1}
+    fewer = wh.find_view("reports").sql + " HAVING COUNT(*) > 1"
+    assert wh.alter_view("reports", fewer).strategy == "from the view"
+    done = wh.alter_view("reports", fewer.replace("> 1", "> 0"))
+    assert (done.strategy, done.message) == (
+        "from kept rows",
+        "The new rows follow from rows that are kept; read again: no base table.",
+    )
+    wh.spark.sql(f"INSERT INTO delta.`{staff}` VALUES (6, 5)")
+    assert wh.refresh("reports").strategy == "incremental"
+    assert wh.verify("reports").holds
+
+
+def test_a_recursion_over_a_view(warehouse: Any, staff: str) -> None:
+    wh = warehouse
+    wh.create_view("lines", "SELECT id, boss FROM staff WHERE id <> 3")
+    wh.create_view("reports", REPORTS.replace("staff", "lines"), refresh_policy="incremental_strict")
+    assert people(wh) == {None: 4, 1: 3, 2: 2, 4: 1}
+    wh.spark.sql(f"UPDATE delta.`{staff}` SET boss = 1 WHERE id = 5")
+    wh.refresh("lines")
+    wh.refresh("reports")
+    assert people(wh) == {None: 4, 1: 3, 2: 1}
+
+
+def test_zeros_of_either_sign_are_one_row(warehouse: Any, staff: str) -> None:
+    wh = warehouse
+    halves = """WITH RECURSIVE halves AS (
+      SELECT id, CAST(boss AS DOUBLE) AS half FROM staff
+      UNION SELECT id, IF(half < 0.5, -0.0D, half / 2) FROM halves) SELECT id, half FROM halves WHERE id < 4"""
+    wh.create_view("v", halves, refresh_policy="incremental_strict")
+    assert bag(wh.read("v"))[2, 0.0] == 1
+    wh.spark.sql(f"UPDATE delta.`{staff}` SET boss = 2 WHERE id < 4")
+    wh.refresh("v")
+    assert wh.verify("v").holds
+    shown = {str(row["half"]) for row in wh.read("v").collect()}
+    assert shown == {"2.0", "1.0", "0.5", "0.25", "0.0"}
+
+
+def test_a_recursion_of_which_most_may_be_gone_is_recomputed(
+    warehouse: Any, staff: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh = warehouse
+    monkeypatch.setattr(strategies, "SMALL", 5)
+    wh.create_view("reports", REPORTS, refresh_policy="incremental_strict")
+    wh.spark.sql(f"DELETE FROM delta.`{staff}` WHERE id IN (2, 3, 4)")
+    done = wh.refresh("reports")
+    assert done.strategy == "full"
+    assert bag(wh.read("reports")) == {(None, 1): 1, (4, 1): 1}
+    record = next(o for o in wh._context.metadata.operations.recent("reports") if o.kind == "propagate")
+    assert "More than 6 rows of a recursion may be gone (chain, rows that may be gone" in record.details["reason"]
 
 
 def test_an_endless_recursion_is_stopped(warehouse: Any, staff: str) -> None:

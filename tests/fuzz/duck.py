@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import sqlglot
@@ -18,9 +18,12 @@ from sqlglot.dialects.duckdb import DuckDB
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
+from deferred.algebra.operators.in_view import VIEW
+from deferred.algebra.operators.project import signed
 from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Loop, Program, Run, Step, run
+from deferred.algebra.program import Guard, Loop, Program, Run, Step, run
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.strategy import support_tables
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import ViewSQL, parenthesised, text
@@ -143,6 +146,13 @@ def translated(sql: str) -> str:
     return parenthesised(sqlglot.parse_one(sql, read=ViewSQL)).sql(dialect=DuckSQL)
 
 
+class Ran(NamedTuple):
+    """What a program has computed, and what its guards have found."""
+
+    change: Counter[Row]
+    broken: list[tuple[Guard, Counter[Row]]]
+
+
 @dataclass
 class Database(ReadableLeaves):
     """Tables in DuckDB with a schema each; the state is the bag of rows of each table."""
@@ -178,7 +188,7 @@ class Database(ReadableLeaves):
         self._recursions: dict[Plan, list[Step | Loop]] = {}
         self.ran = Run()
 
-    def bind(self, sql: str, maintain: str = "auto") -> Bound:
+    def bind(self, sql: str, maintain: str = "auto", promises: Promises | None = None) -> Bound:
         self._forget()
         names = {name.casefold(): name for name in self.schemas}
 
@@ -186,7 +196,7 @@ class Database(ReadableLeaves):
             name = names[path[-1].casefold()]
             return name, self.schemas[name]
 
-        return bind(sql, catalog, self._types, maintain)
+        return bind(sql, catalog, self._types, maintain, promises)
 
     # ---- states
 
@@ -237,6 +247,24 @@ class Database(ReadableLeaves):
         for name, plan in support_tables(bound.plan).items():
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {self.renderer.render(plan)}')
 
+    def show(self, bound: Bound) -> None:
+        """Make the view's rows at the current state readable for the rules that ask for them."""
+        rows = self.renderer.render(signed(bound.plan))
+        self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{VIEW}" AS {rows}')
+
+    def run(self, program: Program) -> Ran:
+        """Run a program that moves no support table; returns its result and the guards that found rows."""
+        run(program.steps, self)
+        broken = [(guard, self.rows_of(guard.rows)) for guard in program.guards]
+        assert program.result is not None
+        change = netted(self.connection.execute(self.renderer.render(program.result)).fetchall())
+        return Ran(change, [(guard, rows) for guard, rows in broken if rows])
+
+    def guarded(self, bound: Bound, changed: Iterable[str]) -> list[tuple[Guard, Counter[Row]]]:
+        """The guards of the program that has run last which found rows, with these."""
+        found = [(g, self._bag(self.renderer.render(g.rows))) for g in self._program(bound, frozenset(changed)).guards]
+        return [(guard, rows) for guard, rows in found if rows]
+
     def _recurse(self, bound: Bound) -> None:
         """Compute the recursions of a view at the current state, from the base tables."""
         if bound.plan not in self._recursions:
@@ -254,6 +282,9 @@ class Database(ReadableLeaves):
 
     def append(self, name: str, more: str) -> None:
         self.connection.execute(f'INSERT INTO "{name}" SELECT * FROM "{more}"')
+
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        pass
 
     def examples(self, name: str) -> list[Row]:
         return self.connection.execute(f'SELECT * FROM "{name}" LIMIT 3').fetchall()
@@ -278,15 +309,19 @@ class Database(ReadableLeaves):
     def delta(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
         """Run the delta program and move the support tables; returns the net signed change of each row."""
         result = self.preview(bound, changed)
-        self._move(self._program(bound, frozenset(changed)))
+        self.move(bound, changed)
         return result
+
+    def move(self, bound: Bound, changed: Iterable[str]) -> None:
+        """Bring the support tables to the new state, after the delta program has run."""
+        self._move(self._program(bound, frozenset(changed)))
 
     def preview(self, bound: Bound, changed: Iterable[str]) -> Counter[Row]:
         """Run the delta program alone: the support tables stay as they are."""
         program = self._program(bound, frozenset(changed))
+        self.ran = run(program.steps, self)
         if program.result is None:
             return Counter()
-        self.ran = run(program.steps, self)
         return netted(self.connection.execute(self.renderer.render(program.result)).fetchall())
 
     def _program(self, bound: Bound, changed: frozenset[str]) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from sqlglot import exp
@@ -83,6 +84,44 @@ def filtered_groups(query: exp.Query, random: Random) -> exp.Query:
     return query
 
 
+def another_aggregate(query: exp.Query, random: Random) -> exp.Query:
+    """One more aggregate of a column that an aggregate reads, or of none."""
+    if isinstance(query, exp.Select) and query.args.get("group") and not query.args.get("distinct"):
+        read = [
+            node
+            for item in query.expressions
+            for call in item.find_all(exp.AggFunc)
+            for node in call.find_all(exp.Column)
+        ]
+        calls: list[exp.Expr] = [exp.Count(this=exp.Star())]
+        if read:
+            value = random.choice(read)
+            calls += [kind(this=value.copy()) for kind in (exp.Min, exp.Max, exp.Count)]
+        query.select(exp.alias_(random.choice(calls), f"more{random.randrange(1000)}"), copy=False)
+    return query
+
+
+def other_groups(query: exp.Query, random: Random) -> exp.Query:
+    """Without a condition on groups, or with another one."""
+    having = query.args.get("having")
+    if isinstance(query, exp.Select) and having is not None:
+        parts = conjuncts(having.this)
+        place = random.randrange(len(parts))
+        parts[place : place + 1] = random.choice(([], [exp.Not(this=exp.Paren(this=parts[place].copy()))]))
+        rest = conjunction(parts)
+        query.set("having", None if rest is None else exp.Having(this=rest))
+    return query
+
+
+def more_or_fewer(query: exp.Query, random: Random) -> exp.Query:
+    """Another number of first rows."""
+    limit = query.args.get("limit")
+    if isinstance(limit, exp.Limit) and isinstance(limit.expression, exp.Literal):
+        number = max(1, int(limit.expression.this) + random.choice((-2, -1, 1)))
+        query.set("limit", exp.Limit(expression=exp.Literal.number(number)))
+    return query
+
+
 def reordered(query: exp.Query, random: Random) -> exp.Query:
     """The same conditions in another order."""
     for select in _selects(query):
@@ -92,4 +131,20 @@ def reordered(query: exp.Query, random: Random) -> exp.Query:
     return query
 
 
-EDITS = (narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered)
+def another_join(query: exp.Query, random: Random, tables: Mapping[str, Sequence[tuple[str, str]]]) -> exp.Query:
+    """One more table, joined by a column that the query shows, and a column of it."""
+    if isinstance(query, exp.Select) and not any(query.args.get(c) for c in ("distinct", "order", "limit", "having")):
+        columns = [item.unalias() for item in query.expressions if isinstance(item.unalias(), exp.Column)]
+        if columns:
+            table = random.choice(sorted(tables))
+            key, shown = (random.choice(tables[table])[0] for _ in range(2))
+            on = exp.EQ(this=exp.column(key, "one_more"), expression=random.choice(columns).copy())
+            query.join(exp.alias_(exp.to_table(table), "one_more", table=True), on=on, copy=False)
+            query.select(exp.alias_(exp.column(shown, "one_more"), "of_one_more"), copy=False)
+    return query
+
+
+EDITS = (
+    *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered),
+    *(another_aggregate, another_aggregate, other_groups, more_or_fewer),
+)

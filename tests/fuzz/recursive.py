@@ -52,6 +52,10 @@ STEPS = {
     "join with an outer join": (
         "SELECT x.a, o.c FROM x JOIN (SELECT f.a, u.c FROM f LEFT JOIN u ON f.b = u.b) o ON x.b = o.a"
     ),
+    "without loops": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a AND e.a <> e.b",
+    "either end": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a OR x.a = e.b",
+    "to nothing": "SELECT x.a, CASE WHEN x.b = 2 THEN NULL ELSE x.b END FROM x",
+    "to a constant": "SELECT x.b, 7 FROM x WHERE x.a = 1",
     "join with a union": "SELECT x.a, o.b FROM x JOIN (SELECT a, b FROM e UNION SELECT b, c FROM u) o ON x.b = o.a",
 }
 """Branches that are linear in x: each row is derived from one row of it."""
@@ -84,6 +88,16 @@ ABOVE = {
     "window": "SELECT a, b, RANK() OVER (PARTITION BY a ORDER BY b) AS r FROM x",
     "first rows": "SELECT a, b FROM x ORDER BY a, b LIMIT 3",
     "distinct": "SELECT DISTINCT a FROM x",
+    "semi join": "SELECT e.a, e.b FROM e WHERE e.b IN (SELECT b FROM x)",
+    "not in": "SELECT u.b, u.c FROM u WHERE u.b NOT IN (SELECT a FROM x)",
+    "union": "SELECT a, b FROM x UNION ALL SELECT a, b FROM e",
+    "intersect": "SELECT a, b FROM x INTERSECT SELECT a, b FROM f",
+    "running total": "SELECT a, b, SUM(b) OVER (PARTITION BY a ORDER BY b) AS s FROM x",
+    "groups of groups": (
+        "SELECT n, COUNT(*) AS m FROM (SELECT a, COUNT(b) AS n FROM x GROUP BY a HAVING COUNT(*) > 1) g GROUP BY n"
+    ),
+    "full join": "SELECT x.a, x.b, u.c FROM x FULL JOIN u ON x.b = u.b",
+    "first groups": "SELECT a, COUNT(*) AS n FROM x GROUP BY a ORDER BY n DESC, a LIMIT 2",
     "scalar": "SELECT c, (SELECT COUNT(*) FROM x) AS n FROM u",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 
+from deferred.errors import StorageError
 from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, DeltaLog, last_mark
@@ -147,3 +149,33 @@ def test_only_the_commits_that_are_needed_are_read(table: Path, monkeypatch: pyt
     read.clear()
     assert log.commits(39) == log.commits(50) == []
     assert read == []
+
+
+def test_a_table_that_stays_the_same_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new commit, and another table in its place, are seen at once."""
+    opened: list[str] = []
+
+    class Counting(DeltaTable):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            opened.append(str(given[0]))
+            super().__init__(*given, **more)
+
+    monkeypatch.setattr("deltalake.DeltaTable", Counting)
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"a": [1]}))
+    before = [DeltaLog(str(path)) for _ in range(3)]
+    assert len(opened) == 1
+    write_deltalake(path, pa.table({"a": [2]}), mode="append")
+    after = DeltaLog(str(path))
+    assert [log.version for log in (*before, after)] == [0, 0, 0, 1]
+    assert [log.row_count() for log in (*before, after)] == [1, 1, 1, 2]
+    shutil.rmtree(path)
+    write_deltalake(path, pa.table({"a": [1]}))
+    write_deltalake(path, pa.table({"b": [2]}), mode="overwrite", schema_mode="overwrite")
+    another = DeltaLog(str(path))
+    assert another.version == 1
+    assert another.id != after.id
+    assert [name for name, _ in another.columns] == ["b"]
+    shutil.rmtree(path)
+    with pytest.raises(StorageError):
+        DeltaLog(str(path))

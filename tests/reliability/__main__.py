@@ -60,22 +60,27 @@ def main() -> int:
         results.remember(crashes)
         workers = [crashes, replace(crashes, worker=Worker())]
         for database in databases:
-            cases: list[Case] = []
-            for found in pool.map(
-                _cases, workers * len(names), names, [database] * len(names), [deadline] * len(names)
-            ):
-                cases += found
+            # One crash of every operation first, so that a run that is stopped has seen all of them.
+            first = [(name, database, arguments.seed, results, deadline) for name in names]
+            cases = [case for found in pool.map(_begin, workers * len(first), first) for case in found]
             random.Random(arguments.seed).shuffle(cases)
             todo = [case for case in cases if not results.has(case)]
             list(pool.map(_run, workers * len(todo), todo, [results] * len(todo), [deadline] * len(todo)))
-            results.learned(crashes)
         workers[1].worker.close()
     print(results.figures(arguments.seed))
     return 1 if results.violations else 0
 
 
-def _cases(crashes: Crashes, operation: str, database: str, deadline: float) -> list[Case]:
-    return crashes.cases(operation, database) if time.monotonic() < deadline else []
+def _begin(crashes: Crashes, what: tuple[str, str, int, Results, float]) -> list[Case]:
+    """Learn what an operation does, and make one of its crashes; returns all of them."""
+    name, database, seed, results, deadline = what
+    if time.monotonic() > deadline:
+        return []
+    cases = crashes.cases(name, database)
+    results.learned(crashes)
+    if not any(results.has(case) for case in cases):
+        _run(crashes, random.Random(f"{seed} {name}").choice(cases), results, deadline)
+    return cases
 
 
 def _run(crashes: Crashes, case: Case, results: Results, deadline: float) -> None:

@@ -189,6 +189,12 @@ OPERATIONS: dict[str, Operation] = {
     "rebuild": Operation(lambda wh: wh.rebuild("v")),
     "create": Operation(lambda wh: wh.create_view("made", GROUPS, scenario="differential"), views=("made",)),
     "replace": Operation(_replace, views=("gone",)),
+    "alter, from the view": Operation(lambda wh: wh.alter_view("v", f"{GROUPS} HAVING COUNT(*) > 1")),
+    "alter, from kept rows": Operation(
+        lambda wh: wh.alter_view("v", GROUPS.replace("AS total", "AS total, MAX(r.b) AS most"))
+    ),
+    "alter, difference": Operation(lambda wh: wh.alter_view("bag", "SELECT a, s FROM r WHERE a > 0"), views=("bag",)),
+    "alter, recomputed": Operation(lambda wh: wh.alter_view("v", "SELECT s, COUNT(*) AS n FROM r GROUP BY s")),
     "drop": Operation(lambda wh: wh.drop_view("gone"), views=()),
     "alter": Operation(_alter),
     "alter, by the difference": Operation(_alter_by_difference, views=("bag",)),

@@ -33,9 +33,11 @@ class Results:
 
     def learned(self, crashes: Crashes) -> None:
         """Keep what this run has learned."""
-        for (operation, database), (effects, state) in crashes.known.items():
-            if (operation, database) not in self._expected:
+        for (operation, database), (effects, state) in list(crashes.known.items()):
+            with self._lock:
+                is_new = (operation, database) not in self._expected
                 self._expected[operation, database] = effects, state
+            if is_new:
                 self._write({"operation": operation, "database": database, "effects": effects, "state": state})
 
     def has(self, case: Case) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferred.algebra.bags import column
-from deferred.spark.covering import KEYS, RANGES, among_values, one_of, ranges, within_ranges
+from deferred.spark.covering import KEYS, RANGES, VALUES, among_values, near_values, one_of, ranges, within_ranges
 from deferred.sql.dialect import text
 
 
@@ -73,4 +73,16 @@ def test_few_keys_are_a_condition() -> None:
     assert written(a, of=rows.slice(0, 0)) == "FALSE"
     assert written(a, s, of=rows.slice(0, 0)) == "FALSE"
     assert written(a, ("x", column("m"))) is None
-    assert written(a, of=pa.table({"a": list(range(KEYS + 1))})) is None
+    assert written(a, of=pa.table({"a": list(range(VALUES + 1))})) is None
+    many = pa.table({"a": list(range(KEYS + 1)), "s": ["x"] * (KEYS + 1)})
+    assert written(a, s, of=many) is None
+
+
+def test_scattered_values_are_listed_beside_their_ranges() -> None:
+    scattered = pa.chunked_array([[n * n for n in range(RANGES + 1)]])
+    condition = near_values(scattered, column("k"))
+    assert condition is not None
+    assert "BETWEEN" in text(condition)
+    assert "IN (" in text(condition)
+    assert "IN (" not in text(near_values(pa.chunked_array([[1, 9]]), column("k")))
+    assert near_values(pa.chunked_array([[0.5]]), column("k")) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -175,10 +174,10 @@ PLACES: dict[str, Callable[[Path], str]] = {
 }
 
 
-def attempt(place: str, answers: Any) -> None:
+def here(place: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="deferred-where-"))
     try:
-        answers.put(PLACES[place](folder))
+        print(PLACES[place](folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -186,15 +185,18 @@ def attempt(place: str, answers: Any) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", help=f"of: {'; '.join(PLACES)}")
+    parser.add_argument("--here", action="store_true", help="in this process, which has one Spark")
+    arguments = parser.parse_args()
+    if arguments.here:
+        here(*arguments.places)
+        return 0
     failures = 0
-    method = multiprocessing.get_context("spawn")  # one Spark for a process
-    for place in parser.parse_args().places or PLACES:
-        begun, answers = time.monotonic(), method.Queue()
-        process = method.Process(target=attempt, args=(place, answers))
-        process.start()
-        process.join()
-        failures += process.exitcode != 0
-        said = "FAILED" if process.exitcode else answers.get()
+    for place in arguments.places or PLACES:
+        begun = time.monotonic()
+        command = [sys.executable, "-m", "tests.where", "--here", place]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        failures += done.returncode != 0
+        said = "FAILED" if done.returncode else done.stdout.strip().splitlines()[-1]
         print(f"{place}: {said}; {time.monotonic() - begun:.0f} s", flush=True)
     return 1 if failures else 0
 

@@ -32,6 +32,7 @@ from deferred.algebra.strategy import Keeping
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
+    from deferred.algebra.sharing import Sharing
 
 ROWS, COUNTED, SUM, MIN, MAX = "rows", "count", "sum", "min", "max"
 EXTREMES = (MIN, MAX)
@@ -108,11 +109,38 @@ class Counted(GroupStrategy, Keeping):
     def contents(self, node: Aggregate) -> Plan:
         return self._parts_of(node, node.child)
 
+    def carried_over(self, node: Aggregate, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        """The parts of the same groups; those that were not kept are computed, and joined to them by the group."""
+        if not isinstance(old, Aggregate) or not isinstance(kept, Counted):
+            return None
+        pairs = sharing.columns(old.child, node.child)
+        if pairs is None or len(old.keys) != len(node.keys) or {pairs.get(k) for k in node.keys} != set(old.keys):
+            return None
+        known = {(part.kind, part.argument, part.type): part.id for part in kept.parts}
+        found = {
+            part: known.get((part.kind, part.argument and pairs.get(part.argument, ""), part.type))
+            for part in self.parts
+        }
+        names = [*((k, pairs[k]) for k in node.keys), *((part.id, held) for part, held in found.items() if held)]
+        taken = sharing.taken(kept._stored(old), names)
+        missing = tuple((part.id, part.computed()) for part, held in found.items() if held is None)
+        if not missing:
+            return taken
+        others = {k: f"_deferred_new_{k}" for k in node.keys}
+        more = Aggregate(node.child, node.keys, missing)
+        more_named = Project(more, tuple((others.get(c, c), column(c)) for c in more.columns))
+        condition = all_true(same(column(k), column(others[k])) for k in node.keys) if node.keys else None
+        return pick(Join((taken, more_named), condition), self._stored(node).columns)
+
     def past(self, node: Aggregate, keys: Keys | None) -> Plan:
         return self._groups_at(node, keys, lambda own: looked_up(self._stored(node), own))
 
     def present(self, node: Aggregate, d: Differentiator, keys: Keys | None) -> Plan:
         return self._groups_at(node, keys, lambda own: rows_at_new_cut(d, node, self._stored(node), own))
+
+    def reads_again(self, node: Aggregate) -> bool:
+        """A deleted minimum or maximum makes it look for the next one."""
+        return any(part.kind in EXTREMES for part in self.parts)
 
     def restricted(self, node: Aggregate, keys: Keys) -> Plan:
         """γ(E) ⋉ K is looked up in the support table, see `Differentiator.reading`."""
@@ -191,7 +219,8 @@ class Counted(GroupStrategy, Keeping):
 
     @property
     def _rows(self) -> str:
-        return next(part.id for part in self.parts if part.kind == ROWS)
+        """The part that tells how many rows a group has: the first one."""
+        return self.parts[0].id
 
     def _stored(self, node: Aggregate) -> Stored:
         return Stored(self.support, (*node.keys, *(part.id for part in self.parts)), node.keys)

@@ -24,10 +24,12 @@ from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, column
+from deferred.algebra.strategy import Keeping
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
+    from deferred.algebra.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,19 @@ class GoodCounters(KeptSet):
     def contents(self, node: Distinct) -> Plan:
         return Net(signed(node.child))
 
+    def carried_over(self, node: Distinct, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        if not isinstance(old, Distinct) or not isinstance(kept, GoodCounters):
+            return None
+        return sharing.taken_whole(old, node, kept._stored(old))
+
     def past(self, node: Distinct, keys: Keys | None) -> Plan:
         return pick(looked_up(self._stored(node), keys), node.columns)
 
     def present(self, node: Distinct, d: Differentiator, keys: Keys | None) -> Plan:
         return pick(rows_at_new_cut(d, node, self._stored(node), keys), node.columns)
+
+    def reads_again(self, node: Distinct) -> bool:
+        return False
 
     def reads(self, node: Distinct, labels: Labels) -> str:
         return f"the changed rows, and their kept counts ({labels.columns(node.columns)})"

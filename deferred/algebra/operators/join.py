@@ -27,7 +27,7 @@ from deferred.algebra.scalar import (
     is_column,
     product,
 )
-from deferred.algebra.strategy import LINEAR, Keeping, Strategy, SupportTables
+from deferred.algebra.strategy import LINEAR, Stateful, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -108,9 +108,35 @@ class Join(Nary):
         return union(terms, (*self.columns, COUNT))
 
     def _term(self, d: Differentiator, i: int, changes: Sequence[Plan | None]) -> Plan:
-        """The i-th term, joined outward from the change so that Spark starts with the small side."""
+        """The i-th term: the change, the new state of the inputs before it, the old state of those after it."""
+
+        def state(j: int, keys: Keys | None) -> Plan:
+            plan, change = self.inputs[j], changes[j]
+            if change is not None and j > i and isinstance(plan.strategy, Stateful):
+                return plan.strategy.past(plan, keys)
+            new = plan if keys is None else plan.restricted(keys)
+            if change is None or j < i:
+                return new
+            change = change if keys is None else Restrict(change, keys)
+            return united([signed(new), minus(change)], (*plan.columns, COUNT))
+
         start = changes[i]
         assert start is not None
+        return self.outward(d, i, start, state, start if self.inputs[i].strategy.absorbs else None)
+
+    def outward(
+        self,
+        d: Differentiator,
+        i: int,
+        start: Plan,
+        state: Callable[[int, Keys | None], Plan],
+        when: Plan | None = None,
+    ) -> Plan:
+        """A change of the i-th input, joined outward with states of the others: Spark starts with the small side.
+
+        `state` gives the rows of an input, plain or signed, for the keys that the rows so far ask for; None for all.
+        Nothing is read where `when` is a step without rows.
+        """
         result: Plan = start
         pending = conjuncts(self.condition)
         left = [j for j in range(len(self.inputs)) if j != i]
@@ -120,20 +146,11 @@ class Join(Nary):
             left.remove(j)
             plan = self.inputs[j]
             links = _links(result, plan, pending)
-            strategy = plan.strategy
+            keys = None
             if links and not d.is_row_by_row(plan):
-                result = d.shared(result, when=changes[i] if self.inputs[i].strategy.absorbs else None)
-                plan = plan.restricted(Keys(result, links))
-            change = changes[j]
-            if change is not None and j > i and isinstance(strategy, Keeping):
-                other = strategy.past(self.inputs[j], Keys(result, links) if links else None)
-            elif change is not None and j > i:
-                if links and not d.is_row_by_row(self.inputs[j]):
-                    change = Restrict(change, Keys(result, links))
-                other = united([signed(plan), minus(change)], (*plan.columns, COUNT))
-            else:
-                other = plan
-            result, pending = _joined(result, other, plan.columns, pending)
+                result = d.shared(result, when=when)
+                keys = Keys(result, links)
+            result, pending = _joined(result, state(j, keys), plan.columns, pending)
         return pick(result, (*self.columns, COUNT))
 
     def restricted(self, keys: Keys) -> Plan:
@@ -145,7 +162,7 @@ class Join(Nary):
         plain = keys.plain
         if plain is None:
             return Restrict(self, keys)
-        equal = _equivalences(self.condition)
+        equal = equivalences(self.condition)
         whole = False
         pushed = []
         for plan in self.inputs:
@@ -357,11 +374,11 @@ def _joined(result: Plan, other: Plan, columns: Sequence[str], pending: list[Sca
     return Project(joined, (*outputs, (COUNT, count))), others
 
 
-def _equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
+def equivalences(condition: Scalar | None) -> dict[str, frozenset[str]]:
     """For each column, the columns that the condition makes equal to it.
 
     >>> from sqlglot import parse_one
-    >>> sorted(_equivalences(parse_one('a = b AND b = c'))['a'])
+    >>> sorted(equivalences(parse_one('a = b AND b = c'))['a'])
     ['a', 'b', 'c']
     """
     classes: list[set[str]] = []

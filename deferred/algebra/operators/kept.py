@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
+    from deferred.algebra.sharing import Sharing
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -40,11 +41,24 @@ class KeptValues(Keeping):
     def contents(self, node: Kept) -> Plan:
         return Net(signed(node.child), node.bitwise)
 
+    def carried_over(self, node: Kept, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        return sharing.taken_whole(old, node, old.stored) if isinstance(old, Kept) else None
+
     def past(self, node: Kept, keys: Keys | None) -> Plan:
         return Repeat(looked_up(node.stored, keys))
 
     def present(self, node: Kept, d: Differentiator, keys: Keys | None) -> Plan:
         return Repeat(rows_at_new_cut(d, node, node.stored, keys))
+
+    def reads_again(self, node: Kept) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Auxiliary(KeptValues):
+    """Rows of one base table that can matter to a view which reads no base table (Quass et al. 1996)."""
+
+    name: ClassVar[str] = "auxiliary table"
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,9 +30,11 @@ from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Rederivation, Step, Upkeep
 from deferred.algebra.scalar import column
+from deferred.algebra.strategy import Keeping
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator, Standing
+    from deferred.algebra.sharing import Sharing
 
 LOWEST = "_deferred_lowest"
 """The level that a round works on."""
@@ -47,6 +49,11 @@ class CountedLevels(Fixpoint):
 
     def contents(self, node: Recursion) -> Plan:
         return Net(signed(node))
+
+    def carried_over(self, node: Recursion, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        if not isinstance(old, Recursion) or not isinstance(kept, CountedLevels):
+            return None
+        return sharing.taken_whole(old, node, kept._stored(old))
 
     def past(self, node: Recursion, keys: Keys | None) -> Plan:
         return Repeat(looked_up(self._stored(node), keys))
@@ -63,7 +70,8 @@ class CountedLevels(Fixpoint):
         def following(inner: Differentiator, found: Temporary, newest: Temporary) -> Plan:
             return Net(self._derived_once(node, inner))
 
-        d.loop(node.reference.name, Net(signed(node.start)), _standing, following, node.bound, name=node.reference.name)
+        name = node.reference.name
+        d.loop(self._finding(node), name, Net(signed(node.start)), _standing, following, node.bound, name)
 
     def delta(self, node: Recursion, d: Differentiator, start: Plan | None, step: Plan | None) -> Plan:
         """Each round takes the lowest level of what is pending, and adds to the rest what is derived from it."""
@@ -78,7 +86,8 @@ class CountedLevels(Fixpoint):
             inner.steps.append(Step(pending.name, inner.reading(both)))
             return _lowest(pending)
 
-        found = d.loop(node.reference.name, _lowest(pending), _standing, following, replace(node.bound, levels=True))
+        bound = replace(node.bound, levels=True)
+        found = d.loop(self._finding(node), node.reference.name, _lowest(pending), _standing, following, bound)
         moved = united([looked_up(self._stored(node), Keys.same(found, node.columns)), found], columns)
         rows = d.shared(Filter(Net(moved), exp.GT(this=column(COUNT), expression=bigint(0))))
         d.supports[self.support] = Upkeep(rows, keys_gone(found, rows, node.columns), node.columns)
@@ -89,6 +98,9 @@ class CountedLevels(Fixpoint):
         change = inner.delta(node.step)
         assert change is not None, "a recursive branch reads its recursion"
         return change
+
+    def _finding(self, node: Recursion) -> str:
+        return f"{node.reference.label}, derivations by level"
 
     def _stored(self, node: Recursion) -> Stored:
         return Stored(self.support, (*node.columns, COUNT), node.columns)

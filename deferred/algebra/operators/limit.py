@@ -31,7 +31,7 @@ from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
 from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
 from deferred.algebra.program import Upkeep
-from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same
+from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same, substitute
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
+    from deferred.algebra.sharing import Sharing
     from deferred.algebra.unnest import Bindings, Unnesting
 
 
@@ -52,6 +53,21 @@ class KeptRows(Keeping):
 
     def contents(self, node: Limit) -> Plan:
         return node.first(node.child)
+
+    def reads_again(self, node: Limit) -> bool:
+        return True
+
+    def carried_over(self, node: Limit, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        """The first k rows of the first n ≥ k in the same order; ties are broken by the columns in their order."""
+        if not isinstance(old, Limit) or not isinstance(kept, KeptRows) or node.size > old.size:
+            return None
+        pairs = sharing.columns(old.child, node.child)
+        if pairs is None or tuple(map(pairs.get, node.columns)) != old.columns:
+            return None
+        order = [substitute(key, {new: column(c) for new, c in pairs.items()}) for key in node.order]
+        if list(map(repr, order)) != list(map(repr, old.order)):
+            return None
+        return node.first(sharing.taken(kept._stored(old), pairs.items()))
 
     def past(self, node: Limit, keys: Keys | None) -> Plan:
         return looked_up(node.over(self._stored(node)), keys)

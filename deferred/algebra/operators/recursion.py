@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, QueryLeaf, Writer
+from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, QueryLeaf, Writer, inputs_first
 from deferred.algebra.program import Bound, Loop, Step
 from deferred.algebra.scalar import Fresh, Scalar
 from deferred.algebra.strategy import RECOMPUTED, Keeping, Strategy, SupportTables
@@ -80,7 +80,15 @@ class Reference(QueryLeaf):
 
 
 class Fixpoint(Keeping):
-    """How a recursion is maintained: its rows are kept, and a change of its inputs goes through it in rounds."""
+    """How a recursion is maintained: its rows are kept, and a change of its inputs goes through it in rounds.
+
+    Every round looks rows up.
+    """
+
+    in_order = True
+
+    def reads_again(self, node: Recursion) -> bool:
+        return True
 
     @abstractmethod
     def delta(self, node: Recursion, d: Differentiator, start: Plan | None, step: Plan | None) -> Plan:
@@ -231,26 +239,13 @@ def rounds_before(plan: Plan) -> list[Step | Loop]:
     from deferred.algebra.delta import Differentiator
 
     steps: list[Step | Loop] = []
-    for node in _inputs_first(plan):
+    for node in inputs_first(plan):
         if isinstance(node, Recursion):
             d = Differentiator(())
             d.keeps, d.fresh = False, Fresh(f"{node.reference.name}_step")
             node._kept.filling(node, d)
             steps += d.steps
     return steps
-
-
-def _inputs_first(plan: Plan) -> Iterator[Plan]:
-    done: set[Plan] = set()
-
-    def visit(node: Plan) -> Iterator[Plan]:
-        if node not in done:
-            done.add(node)
-            for child in node.children:
-                yield from visit(child)
-            yield node
-
-    return visit(plan)
 
 
 def has_recursion(plan: Plan) -> bool:

@@ -43,9 +43,11 @@ from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Rederivation, Upkeep
 from deferred.algebra.scalar import column
+from deferred.algebra.strategy import Keeping
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator, Standing
+    from deferred.algebra.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class DeleteRederive(Fixpoint):
 
     def contents(self, node: Recursion) -> Plan:
         return node
+
+    def carried_over(self, node: Recursion, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
+        if not isinstance(old, Recursion) or not isinstance(kept, DeleteRederive):
+            return None
+        return sharing.taken_whole(old, node, kept._stored(old))
 
     def past(self, node: Recursion, keys: Keys | None) -> Plan:
         return looked_up(self._stored(node), keys)
@@ -101,7 +108,8 @@ class DeleteRederive(Fixpoint):
             derived = inner.shared(self._derived_once(node, inner))
             return without_keys_of(Restrict(stored, Keys.same(derived, columns)), found, columns)
 
-        return d.loop(node.reference.name, first, standing, following)
+        finding = f"{node.reference.label}, rows that may be gone"
+        return d.loop(finding, node.reference.name, first, standing, following, gone_from=self.support)
 
     def _first(self, node: Recursion, d: Differentiator, overestimate: Temporary, new: Plan) -> Plan:
         """The candidates that S ⊎ T derives from X₀ − O. Where O is empty, X₀ is right, and so are the new ones."""
@@ -137,7 +145,8 @@ class DeleteRederive(Fixpoint):
                 return new
             return without_keys_of(new, self._held(node, overestimate, Keys.same(derived, columns)), columns)
 
-        return d.loop(node.reference.name, first, standing, following, node.bound, name)
+        finding = f"{node.reference.label}, derived rows"
+        return d.loop(finding, node.reference.name, first, standing, following, node.bound, name)
 
     def _derived_once(self, node: Recursion, inner: Differentiator) -> Plan:
         change = inner.delta(node.step)

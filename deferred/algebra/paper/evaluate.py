@@ -15,7 +15,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import aggregate_of
 from deferred.algebra.paper.interpret import Interpretation, Row, interpret
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Program, Upkeep, run
+from deferred.algebra.program import Loop, Program, Upkeep, run
 from deferred.algebra.scalar import Scalar, column, rewrite
 
 Bag = Counter[Row]
@@ -174,6 +174,9 @@ class _Machine(NamedTuple):
 
     def append(self, name: str, more: str) -> None:
         self.temporaries[name] = self.temporaries[name] + self.temporaries[more]
+
+    def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
+        pass
 
     def examples(self, name: str) -> list[Row]:
         return list(self.temporaries[name])[:3]

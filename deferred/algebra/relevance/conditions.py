@@ -17,6 +17,7 @@ from itertools import count
 from sqlglot import exp
 
 from deferred.algebra.operators import Scan
+from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.plan import Conjunction, Demands, Plan, used
 from deferred.algebra.prune import parents_first
 from deferred.algebra.scalar import Scalar, all_true, column, columns_of, substitute
@@ -53,6 +54,9 @@ def demands(plan: Plan) -> dict[Scan, Demands]:
         mine = _bounded(found.get(node, ()))
         for child, below in zip(node.children, conditions.below(node, mine), strict=True):
             found.setdefault(child, []).extend(below)
+    for node in plan.walk():
+        for scan in node.watched if isinstance(node, PromisedJoin) else ():
+            found.setdefault(scan, []).append(())
     return {node: _bounded(asked) for node, asked in found.items() if isinstance(node, Scan)}
 
 

@@ -47,6 +47,10 @@ class TestRecursion(OperatorCases):
             "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT a, b FROM (SELECT x.a, t.b FROM x JOIN t ON x.b = t.a) q "
             "WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.b = q.b)) SELECT * FROM x"
         ),
+        "floating point": (
+            "WITH RECURSIVE x AS (SELECT a, CAST(b AS DOUBLE) AS h FROM t UNION SELECT t.a, x.h + 1 FROM x "
+            "JOIN t ON x.a = t.b WHERE x.h < 3) SELECT a, h FROM x"
+        ),
         "a bag": f"{PATHS} SELECT a, k FROM x",
         "a bag, counted": f"{PATHS} SELECT a, COUNT(*) AS n FROM x GROUP BY a",
     }
@@ -103,7 +107,7 @@ def test_a_bag_is_linear_and_a_type_must_tell_values_apart() -> None:
         )
     with pytest.raises(UnsupportedSQLError, match="not told apart"):
         database().bind(
-            "WITH RECURSIVE x AS (SELECT a, CAST(b AS DOUBLE) AS b FROM t UNION SELECT a, b FROM x) SELECT * FROM x"
+            "WITH RECURSIVE x AS (SELECT a, CAST(b AS DOUBLE) AS b FROM t UNION ALL SELECT a, b FROM x) SELECT * FROM x"
         )
 
 

@@ -1,0 +1,164 @@
+"""Updates that the view can answer itself (Blakeley 1987, chapter 4): deletions, and values that only pass through.
+
+With a key of Rᵢ that the view shows, Aᵢ⁺ tells for every row of the view from which row of Rᵢ it comes. So the view and
+the log alone say which rows a deletion takes away (theorem 4.2), and what a modification makes of them if it changes
+only columns that the view passes through (theorem 4.3 A to D: no row enters the view, those to be modified are known,
+all of them stay, and their new values are known). Insertions need the other tables (theorem 4.1): a guard finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from deferred.algebra.bags import COUNT
+from deferred.algebra.delta import Differentiator
+from deferred.algebra.keeping import without_keys_of
+from deferred.algebra.operators import Filter, Net, Project, Restrict
+from deferred.algebra.operators.in_view import view_rows
+from deferred.algebra.operators.outer_join import ANTI, LEFT, OuterJoin
+from deferred.algebra.operators.project import minus, pick, renamed
+from deferred.algebra.operators.referring import part
+from deferred.algebra.operators.union_all import united
+from deferred.algebra.plan import Keys, Plan, used
+from deferred.algebra.program import DUPLICATE, NEW, Guard, Program
+from deferred.algebra.scalar import Scalar, all_true, column, is_column, same
+from deferred.algebra.selfmaintenance.promises import Promises
+from deferred.algebra.selfmaintenance.rewriting import narrowed
+from deferred.algebra.selfmaintenance.shown import Facts, Shown, facts, scan_of
+
+FOUND = "_deferred_found"
+"""Marks a row of the view with which a modified row was found."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An input of the join that has changed: its facts, and its columns in the view."""
+
+    plan: Plan
+    facts: Facts
+    key: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...]
+    """The columns that a modification may change: those that the view passes through, and nothing else reads."""
+    steady: tuple[str, ...]
+    """All others: a modification of them is a deletion and an insertion."""
+
+
+class Autonomous:
+    """A view that is a projection of a join of base tables, as far as it can be maintained from its own rows."""
+
+    def __init__(self, plan: Plan, keys: Mapping[str, Sequence[str]], types: Mapping[str, str]) -> None:
+        self.columns, self.types = plan.columns, types
+        self.promises = Promises.of(keys, {})
+        joined = Shown.by(plan, types).join
+        simple = joined is not None and all(scan_of(each) is not None for each in joined.inputs)
+        self.plan = narrowed(plan) if simple else plan
+        self.shown = Shown.by(self.plan, types)
+
+    @property
+    def tables(self) -> list[str]:
+        """The base tables of which deletions, and modifications of values that pass through, need no base table."""
+        join = self.shown.join
+        if join is None or any(scan_of(each) is None for each in join.inputs):
+            return []
+        known = [facts(each, self.promises, self.types) for each in join.inputs]
+        names = dict.fromkeys(each.table for each in known if each.table is not None)
+        return [
+            name
+            for name in names
+            if all(each.key and self.shown.columns(each.key) for each in known if each.table == name)
+        ]
+
+    def program(self, changed: Iterable[str]) -> Program | None:
+        """Δ(V) from the view and the logs of some tables; None where the view does not show the key of one of them.
+
+        ∇V = V ⋉ key(▼R₁) ⊎ …: rows of the view that come from a deleted or modified row, each once.
+        ΔV = those of them of which no part was deleted, with the new values of the modified parts.
+        """
+        changing, join = set(changed), self.shown.join
+        if join is None or not changing <= set(self.tables):
+            return None
+        d = Differentiator(changing, self.types)
+        parts = [self._part(each) for each in join.inputs if facts(each, self.promises, self.types).table in changing]
+        logs = [d.shared(Net(_delta(d, each.plan), d.bitwise(each.plan.columns))) for each in parts]
+        found = [self._touched(i, parts, logs) for i in range(len(parts))]
+        touched = d.shared(Net(united(found, (*self.columns, COUNT)), d.bitwise(self.columns)))
+        staying: Plan = touched
+        for number, (each, log) in enumerate(zip(parts, logs, strict=True)):
+            d.guards += self._guards(d, each, log, touched)
+            staying = self._modified(staying, each, log, number)
+        result = Net(united([staying, minus(touched)], (*self.columns, COUNT)), d.bitwise(self.columns))
+        guards = tuple(Guard(g.kind, g.table, g.names, d.reading(g.rows), g.other) for g in d.guards)
+        return Program(tuple(d.steps), d.reading(result), {}, (), guards)
+
+    def _part(self, plan: Plan) -> _Part:
+        known = facts(plan, self.promises, self.types)
+        key = self.shown.columns(known.key)
+        assert key is not None
+        assert self.shown.join is not None
+        computed = used(*(e for e in self.shown.outputs.values() if not is_column(e)))
+        fixed = set(known.key) | used(self.shown.join.condition) | computed
+        steady = tuple(c for c in plan.columns if c in fixed)
+        passed = tuple((e.name, out) for out, e in self.shown.outputs.items() if e.name in plan.columns)
+        return _Part(plan, known, key, tuple(pair for pair in passed if pair[0] not in fixed), steady)
+
+    def _touched(self, i: int, parts: Sequence[_Part], logs: Sequence[Plan]) -> Plan:
+        """Rows of the view that come from a row which the i-th log deletes, and from none that an earlier one does."""
+        keys = [(theirs, mine) for mine, theirs in parts[i].key]
+        rows: Plan = Restrict(view_rows(self.columns), Keys.of(part(logs[i], exp.LT), keys))
+        for number, (each, log) in enumerate(zip(parts[:i], logs[:i], strict=True)):
+            mine = {c: f"_deferred_{number}_{c}" for c, _ in each.key}
+            rows = OuterJoin(rows, renamed(part(log, exp.LT), mine), ANTI, self._same_key(each, mine))
+        return rows
+
+    def _modified(self, rows: Plan, each: _Part, log: Plan, number: int) -> Plan:
+        """Rows of the view without those that come from a deleted row, and with the new values of modified ones."""
+        key = tuple(mine for mine, _ in each.key)
+        mine = {c: f"_deferred_{number}_{c}" for c in (*key, *(c for c, _ in each.passed))}
+        deleted, new = part(log, exp.LT), part(log, exp.GT)
+        gone = renamed(without_keys_of(deleted, new, key), {c: mine[c] for c in key})
+        condition = self._same_key(each, mine)
+        left = OuterJoin(rows, gone, ANTI, condition)
+        marked = Project(renamed(new, mine), (*((c, column(c)) for c in mine.values()), (FOUND, exp.true())))
+        joined = OuterJoin(left, marked, LEFT, condition)
+        values = {theirs: mine[c] for c, theirs in each.passed}
+
+        def value(name: str) -> Scalar:
+            if name not in values:
+                return column(name)
+            is_found = exp.Is(this=column(FOUND), expression=exp.true())
+            return exp.Case(ifs=[exp.If(this=is_found, true=column(values[name]))], default=column(name))
+
+        return Project(joined, (*((c, value(c)) for c in self.columns), (COUNT, column(COUNT))))
+
+    def _same_key(self, each: _Part, mine: Mapping[str, str]) -> Scalar:
+        return all_true(same(column(theirs), column(mine[c])) for c, theirs in each.key)
+
+    def _guards(self, d: Differentiator, each: _Part, log: Plan, touched: Plan) -> Iterable[Guard]:
+        """What the view cannot answer: inserted rows, and rows modified in a column that does more than pass through.
+
+        Nor may a row of the view show other values of a deleted row's columns than that row had: then its key is none.
+        """
+        steady = d.shared(Net(pick(log, (*each.steady, COUNT)), d.bitwise(each.steady)))
+        scan = scan_of(each.plan)
+        assert scan is not None
+        assert each.facts.table is not None
+        names = tuple(each.facts.names[c] for c in each.facts.key)
+        yield Guard(NEW, each.facts.table, names, pick(part(steady, exp.GT), each.facts.key))
+        shown = [(c, theirs) for c in each.plan.columns for _, theirs in self.shown.columns([c]) or ()]
+        old = Project(part(log, exp.LT), tuple((f"_deferred_old_{c}", column(c)) for c, _ in shown))
+        found = Filter(
+            Restrict(touched, Keys.of(part(log, exp.LT), ((theirs, mine) for mine, theirs in each.key))),
+            exp.GT(this=column(COUNT), expression=exp.Literal.number(0)),
+        )
+        alike = all_true(same(column(theirs), column(f"_deferred_old_{c}")) for c, theirs in shown)
+        other = OuterJoin(found, old, ANTI, alike)
+        yield Guard(DUPLICATE, each.facts.table, names, pick(other, [theirs for _, theirs in each.key]))
+
+
+def _delta(d: Differentiator, plan: Plan) -> Plan:
+    change = d.delta(plan)
+    assert change is not None
+    return change

@@ -1,0 +1,108 @@
+"""What a changed definition takes over from the support tables of the old one, instead of reading the base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from deferred.algebra.bags import BATCH, GONE, alias, column, net, select, written_out
+from deferred.algebra.operators import Stored, Temporary
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.plan import Plan, inputs_first
+from deferred.algebra.sharing import VIEW, Shared, Sharing, kept_before, of_view, over_shared, over_view
+from deferred.algebra.strategy import Keeping, kept_nodes
+from deferred.maintenance import support
+from deferred.maintenance.definition import Definition, rows_at
+from deferred.maintenance.rendering import current_rows
+from deferred.maintenance.view_tables import reached, support_path
+from deferred.metadata import Cut, ViewRecord
+from deferred.spark.temporaries import Temporaries
+from deferred.sql.dialect import delta_table
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A new definition over what the old one has kept at s_i: its plan, and what its support tables hold."""
+
+    definition: Definition
+    supports: Mapping[str, Plan]
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The base tables that must still be read for the rows of the view."""
+        return tables_of(self.definition.plan)
+
+    def materialized(self, cut: Cut, temporaries: Temporaries) -> Carried:
+        """The same, where every support table that needs a base table is computed once, for itself and for the rows."""
+        results = dict(self.definition.results)
+        supports = dict(self.supports)
+        made: dict[Plan, Plan] = {}
+        for name, contents in supports.items():
+            if tables_of(contents) and any(contents is node for node in self.definition.plan.walk()):
+                results[name] = temporaries.compute(name, rows_at(self.definition, contents, cut))
+                made[contents] = supports[name] = Temporary(name, contents.columns)
+        definition = replace(self.definition, results=results)
+        return Carried(_with_plan(definition, _replaced(definition.plan, made)), supports)
+
+
+def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | None:
+    """The new definition over the support tables of the old one; None where nothing of them can be taken over."""
+    if old.bound is None or new.bound is None:
+        return None
+    same = frozenset(
+        name for name, table in new.tables.items() if name in old.tables and old.tables[name].id == table.id
+    )
+    sharing = Sharing(old.plan, old.column_types, new.column_types, same)
+    found = sharing.shared(new.plan)
+    states = support.held_at(view, old, view.propagated_batch) if found else None
+    if states is None:
+        return None
+    rows: dict[str, exp.Query] = {}
+    for name, (node, strategy) in kept_nodes(old.plan).items():
+        stored = next(leaf for leaf in strategy.past(node, None).walk() if isinstance(leaf, Stored))
+        table = delta_table(support_path(view.workings, name), states[name].version)
+        held = select(map(column, [*stored.columns, BATCH, GONE]), table)
+        rows[kept_before(name)] = current_rows(stored, states[name], held)
+    shared: dict[str, Shared] = {}
+    for node in inputs_first(new.plan):
+        name = node.strategy.support if isinstance(node.strategy, Keeping) else ""
+        if name in found:
+            shared[name] = replace(found[name], contents=over_shared(found[name].contents, shared))
+    plan = over_shared(new.plan, shared)
+    supports = {name: each.contents for name, each in shared.items()}
+    supports |= {name: strategy.contents(node) for name, (node, strategy) in kept_nodes(plan).items()}
+    if supports.keys() != kept_nodes(new.plan).keys():
+        return None
+    return Carried(_with_plan(replace(new, kept=rows), plan), supports)
+
+
+def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: Sharing) -> Carried | None:
+    """The new definition over the rows of the view at s_i, where neither keeps others."""
+    plan = None if kept_nodes(new.plan) else over_view(sharing, new.plan)
+    if plan is None:
+        return None
+    names = [name for name, _ in view.columns]
+    rows = written_out(net(reached(view), view.columns), names)
+    columns = [alias(column(name), of_view(c)) for c, name in zip(old.plan.columns, names, strict=True)]
+    return Carried(_with_plan(replace(new, kept={VIEW: select(columns, rows)}), plan), {})
+
+
+def _with_plan(definition: Definition, plan: Plan) -> Definition:
+    assert definition.bound is not None
+    return replace(definition, bound=replace(definition.bound, plan=plan))
+
+
+def _replaced(plan: Plan, by: Mapping[Plan, Plan]) -> Plan:
+    """The plan with some of its nodes replaced."""
+    done: dict[Plan, Plan] = dict(by)
+
+    def visit(node: Plan) -> Plan:
+        if node not in done:
+            children = [visit(child) for child in node.children]
+            same = all(new is old for new, old in zip(children, node.children, strict=True))
+            done[node] = node if same else node.with_children(children)
+        return done[node]
+
+    return visit(plan)

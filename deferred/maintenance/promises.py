@@ -1,0 +1,76 @@
+"""Promises about base tables: what to say when a log breaks one, and the checks that verify makes of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from deferred.algebra.bags import call, column, select
+from deferred.algebra.program import DUPLICATE, Guard
+from deferred.maintenance.definition import Definition
+from deferred.metadata import Cut
+from deferred.sql.dialect import delta_table
+
+EXAMPLES = 5
+"""How many rows an error shows."""
+
+
+def broken(guard: Guard, view: str, rows: Sequence[tuple[Any, ...]]) -> str:
+    """What is wrong with a table, and what to do."""
+    listed = ", ".join(str(row) for row in rows)
+    columns = ", ".join(guard.names)
+    what = (
+        f"Table {guard.table} was tracked with the key ({columns}), but has several rows for {listed}."
+        if guard.kind == DUPLICATE
+        else f"{guard.table}({columns}) was tracked as a reference to {guard.other}, which has no row for {listed}."
+    )
+    return (
+        f"{what} View {view} reads no base table and relies on it. Mend the rows and run rebuild({view!r}); if they "
+        f"are right, track the table without that promise and create the view anew."
+    )
+
+
+def exposed(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> str:
+    """Why base tables are read after all."""
+    listed = ", ".join(str(row) for row in rows)
+    columns = ", ".join(guard.names)
+    return (
+        f"Rows of {guard.table} with {columns} = {listed} were updated in columns on which the view's conditions or "
+        f"joins depend, so rows that refer to them may enter or leave the view: the base tables are read this time."
+    )
+
+
+def checks(definition: Definition, cut: Cut) -> Iterator[tuple[str, exp.Select]]:
+    """Each promise that a view relies on, and the rows of the base tables that break it."""
+    declared = definition.declared or {"keys": {}, "references": {}}
+    for table, key in declared["keys"].items():
+        if key:
+            rows = select(map(column, key), _at(definition, table, cut))
+            copies = rows.group_by(*map(column, key)).having(
+                exp.GT(this=call("COUNT", exp.Star()), expression=exp.Literal.number(1))
+            )
+            yield f"{table}({', '.join(key)}) is a key", copies
+    promises = definition.promises
+    for table, references in (promises.references if promises is not None else {}).items():
+        for reference in references:
+            if reference.table not in definition.tables:
+                continue
+            mine, theirs = _at(definition, table, cut), _at(definition, reference.table, cut)
+            same = [
+                exp.EQ(this=column(a, "l"), expression=column(b, "r"))
+                for a, b in zip(reference.columns, reference.key, strict=True)
+            ]
+            rows = select([column(c, "l") for c in reference.columns], mine, "l")
+            other = select(map(column, reference.key), theirs).subquery("r")
+            rows.append("joins", exp.Join(this=other, side="LEFT", kind="ANTI", on=exp.and_(*same)))
+            for name in reference.columns:
+                known = exp.Not(this=exp.Is(this=column(name, "l"), expression=exp.Null()))
+                rows = rows.where(known, copy=False)
+            yield f"{table}({', '.join(reference.columns)}) refers to {reference.table}", rows
+
+
+def _at(definition: Definition, table: str, cut: Cut) -> exp.Expr:
+    record = definition.tables[table]
+    return delta_table(record.location, cut.versions[record.id])

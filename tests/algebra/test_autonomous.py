@@ -1,0 +1,124 @@
+"""Updates that a view can answer itself: the examples of Blakeley 1987, chapter 4, with the keys that a log needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deferred.algebra.bags import COUNT
+from deferred.algebra.program import DUPLICATE, NEW
+from deferred.algebra.selfmaintenance import base_reads
+from deferred.algebra.selfmaintenance.autonomous import Autonomous
+from deferred.maintenance.strategies import _only_takes_away
+from tests.fuzz.duck import Database, added
+
+SCHEMAS = {"r1": (("h", "int"), ("i", "int")), "r2": (("j", "int"), ("k", "int"), ("l", "int"))}
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    database = Database(SCHEMAS)
+    yield database
+    database.close()
+
+
+def answered(
+    db: Database, sql: str, keys: dict[str, list[str]], rows: dict[str, Any], changes: dict[str, Any]
+) -> tuple[Counter[Any], set[str]]:
+    """The view after a change, from its own rows and the log alone; and what its guards found."""
+    for name, given in rows.items():
+        db.replace(name, Counter(given))
+    bound, before = db.bind(sql), db.query(sql)
+    db.show(bound)
+    for name in SCHEMAS:
+        db.connection.execute(f'DROP TABLE "{name}"')
+    for name, net in changes.items():
+        db.log(name, net)
+    program = Autonomous(bound.plan, keys, bound.types).program(changes)
+    assert program is not None
+    found = db.run(program)
+    return added(before, found.change), {guard.kind for guard, _ in found.broken}
+
+
+def test_4_3_insertions_need_no_other_table_only_in_a_view_of_one(db: Database) -> None:
+    one = db.bind("SELECT h, i FROM r1 WHERE h > 10 AND i = 5")
+    assert base_reads(one.plan, one.types) == set()
+    two = db.bind("SELECT h, i FROM r1 JOIN r2 ON i = j WHERE h > 10")
+    assert base_reads(two.plan, two.types) == {"r1", "r2"}
+    sql = "SELECT h, i, k FROM r1 JOIN r2 ON i = j WHERE h > 10"
+    _, guards = answered(db, sql, {"r1": ["h"]}, {}, {"r1": {(12, 5): 1}})
+    assert guards == {NEW}
+
+
+def test_4_4_a_deletion_by_a_column_that_the_view_determines(db: Database) -> None:
+    """I is not shown, but equal to J."""
+    rows = {"r1": [(19, 10), (3, 20)], "r2": [(10, 15, 0), (20, 25, 0)]}
+    sql = "SELECT j, k FROM r1 JOIN r2 ON i = j WHERE h < 20"
+    assert answered(db, sql, {"r1": ["i"]}, rows, {"r1": {(3, 20): -1}}) == (Counter([(10, 15)]), set())
+
+
+def test_4_6_a_modification_of_a_column_that_passes_through(db: Database) -> None:
+    """MODIFY(R₂, K > 5 AND K <= 22, J := L + 3): the row with I = 22 gets J = 23, and no base table is read."""
+    rows = {
+        "r1": [(1, 5), (2, 15), (3, 22), (4, 20)],
+        "r2": [(19, 5, 20), (10, 15, 29), (16, 22, 20), (18, 20, 29)],
+    }
+    modified = {(10, 15, 29): -1, (32, 15, 29): 1, (16, 22, 20): -1, (23, 22, 20): 1, (18, 20, 29): -1, (32, 20, 29): 1}
+    sql = "SELECT i, j FROM r1 JOIN r2 ON i = k WHERE l = 20"
+    assert answered(db, sql, {"r2": ["k"]}, rows, {"r2": modified}) == (Counter([(5, 19), (22, 23)]), set())
+
+
+def test_4_11_a_deletion_by_a_column_that_the_view_does_not_show(db: Database) -> None:
+    """DELETE(R₁, I < 20 OR I > 22): the log names the deleted rows, and the view shows their key H."""
+    rows = {"r1": [(1, 16), (2, 20), (3, 24)], "r2": [(17, 18, 23), (19, 14, 25), (24, 18, 33)]}
+    sql = "SELECT h, j, k, l FROM r1 JOIN r2 ON j < i AND i < l"
+    view, guards = answered(db, sql, {"r1": ["h"]}, rows, {"r1": {(1, 16): -1, (3, 24): -1}})
+    assert (view, guards) == (Counter([(2, 17, 18, 23), (2, 19, 14, 25)]), set())
+
+
+def test_what_a_modification_may_not_change(db: Database) -> None:
+    """A value that is compared, or computed with, does more than pass through."""
+    rows = {"r1": [(1, 5)], "r2": [(5, 1, 7)]}
+    compared, computed = "SELECT h, i, k FROM r1 JOIN r2 ON i = j", "SELECT h, i + 1 AS n, k FROM r1 JOIN r2 ON h = k"
+    assert answered(db, compared, {"r1": ["h"]}, rows, {"r1": {(1, 5): -1, (1, 6): 1}})[1] == {NEW}
+    other = Database(SCHEMAS)
+    assert answered(other, computed, {"r1": ["h"]}, rows, {"r1": {(1, 5): -1, (1, 6): 1}})[1] == {NEW}
+    other.close()
+
+
+def test_one_column_shown_twice_is_modified_in_both(db: Database) -> None:
+    rows = {"r1": [(1, 5)], "r2": [(1, 2, 3)]}
+    sql = "SELECT h, i AS x, i AS y FROM r1 JOIN r2 ON h = j"
+    assert answered(db, sql, {"r1": ["h"]}, rows, {"r1": {(1, 5): -1, (1, None): 1}})[0] == Counter([(1, None, None)])
+
+
+def test_rows_of_both_tables_go_at_once(db: Database) -> None:
+    rows = {"r1": [(1, 5), (2, 5)], "r2": [(5, 1, 7), (5, 2, 8)]}
+    sql = "SELECT h, k, l FROM r1 JOIN r2 ON i = j"
+    changes = {"r1": {(1, 5): -1}, "r2": {(5, 1, 7): -1, (5, 2, 8): -1, (5, 2, 9): 1}}
+    assert answered(db, sql, {"r1": ["h"], "r2": ["k"]}, rows, changes) == (Counter([(2, 2, 9)]), set())
+
+
+def test_a_key_that_is_none_is_found_out(db: Database) -> None:
+    rows = {"r1": [(1, 5), (1, 6)], "r2": [(5, 1, 7), (6, 1, 7)]}
+    _, guards = answered(db, "SELECT h, i, l FROM r1 JOIN r2 ON i = j", {"r1": ["h"]}, rows, {"r1": {(1, 5): -1}})
+    assert guards == {DUPLICATE}
+
+
+def test_a_view_that_shows_no_key_does_not_answer(db: Database) -> None:
+    for sql in ("SELECT i FROM r1 JOIN r2 ON i = j", "SELECT h, COUNT(*) FROM r1 JOIN r2 ON i = j GROUP BY h"):
+        bound = db.bind(sql)
+        assert Autonomous(bound.plan, {"r1": ["h"]}, bound.types).tables == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "takes_away"),
+    [([(1, -1)], True), ([(1, 1)], False), ([(1, -1), (1, 1)], True), ([(1, -1), (2, 1)], False), (None, False)],
+)
+def test_logs_that_only_take_away(rows: Any, takes_away: bool) -> None:
+    table = None if rows is None else pa.table({"id": [k for k, _ in rows], COUNT: [n for _, n in rows]})
+    assert _only_takes_away(table, ["id"]) == takes_away

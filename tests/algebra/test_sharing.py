@@ -1,0 +1,74 @@
+"""What a changed query takes over from the support tables of the one before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.sharing import Sharing, over_shared
+from deferred.sql.bind import Bound
+from tests.algebra.operators.cases import database
+
+GROUPS = "SELECT a, COUNT(*) AS n, SUM(b) AS s FROM t GROUP BY a"
+CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a)"
+FIRST = "SELECT a, b FROM t ORDER BY a, b DESC LIMIT 3"
+
+NOTHING_READ = {
+    "another condition on groups": (f"{GROUPS} HAVING SUM(b) > 1", f"{GROUPS} HAVING SUM(b) > 0"),
+    "a total made of what is kept": (GROUPS, "SELECT a, AVG(b) AS m, COUNT(b) AS c FROM t GROUP BY a"),
+    "other names, another order": (GROUPS, "SELECT SUM(q.b) AS x, q.a AS y FROM t AS q GROUP BY q.a"),
+    "fewer first rows": (FIRST, FIRST.replace("LIMIT 3", "LIMIT 2")),
+    "an offset": (FIRST, FIRST.replace("LIMIT 3", "LIMIT 2 OFFSET 1")),
+    "groups above a recursion": (
+        f"{CLOSURE} SELECT a, b FROM x",
+        f"{CLOSURE} SELECT a, COUNT(*) AS n FROM x GROUP BY a",
+    ),
+    "a recursion by another name": (
+        f"{CLOSURE} SELECT a FROM x",
+        "WITH RECURSIVE y AS (SELECT a, b FROM t UNION SELECT y.a, t.b FROM y JOIN t ON y.b = t.a) SELECT b FROM y",
+    ),
+}
+
+SOME_READ = {
+    "an aggregate of a column that was not read": (
+        "SELECT b, COUNT(*) AS n FROM u GROUP BY b",
+        "SELECT b, COUNT(*) AS n, MAX(c) AS m FROM u GROUP BY b",
+        {"u"},
+    ),
+    "more first rows": (FIRST, FIRST.replace("LIMIT 3", "LIMIT 4"), None),
+    "another order": (FIRST, FIRST.replace("b DESC", "b"), None),
+    "other rows": (GROUPS, GROUPS.replace("FROM t", "FROM t WHERE b > 0"), None),
+    "other groups": (GROUPS, "SELECT b, COUNT(*) AS n FROM t GROUP BY b", None),
+    "another recursion": (
+        f"{CLOSURE} SELECT a FROM x",
+        f"{CLOSURE.replace('x.a, t.b', 't.b, x.a')} SELECT a FROM x",
+        None,
+    ),
+}
+"""With the tables that are read for what is not kept, None where nothing is taken over."""
+
+
+def compared(old: str, new: str) -> tuple[Sharing, Bound]:
+    before, after = database().bind(old), database().bind(new)
+    return Sharing(before.plan, before.types, after.types, frozenset(after.tables)), after
+
+
+@pytest.mark.parametrize("name", NOTHING_READ)
+def test_no_table_is_read_for_what_is_kept(name: str) -> None:
+    sharing, after = compared(*NOTHING_READ[name])
+    assert tables_of(over_shared(after.plan, sharing.shared(after.plan))) == frozenset()
+
+
+@pytest.mark.parametrize("name", SOME_READ)
+def test_what_is_not_kept_is_read(name: str) -> None:
+    old, new, tables = SOME_READ[name]
+    sharing, after = compared(old, new)
+    shared = sharing.shared(after.plan)
+    assert bool(shared) == (tables is not None)
+    if tables is not None:
+        assert tables_of(over_shared(after.plan, shared)) == tables
+
+
+def test_a_table_that_was_tracked_anew_is_another_one() -> None:
+    before = database().bind(GROUPS)
+    assert Sharing(before.plan, before.types, before.types, frozenset()).shared(before.plan) == {}

@@ -1,0 +1,310 @@
+"""Random views over tables with declared keys and references, and histories that keep these promises.
+
+Tables form a random graph of references. Changes insert, delete and update rows: what is deleted is referred to by
+nothing that stays; what is inserted refers to rows that are there. Updates are of any column but the key, so some of
+them are exposed: a guard must find these, and then the view is computed anew, as propagate does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from deferred.algebra.operators import Aggregate
+from deferred.algebra.operators.promised_join import PromisedJoin
+from deferred.algebra.program import EXPOSED, NEW, Guard
+from deferred.algebra.relevance import Dialect, relevance_of
+from deferred.algebra.selfmaintenance import Promises
+from deferred.algebra.selfmaintenance.autonomous import Autonomous
+from deferred.errors import DeferredError
+from tests.fuzz.case import Row
+from tests.fuzz.check import Failure, Refused, Skipped
+from tests.fuzz.duck import CannotRun, Database, added
+
+NAMES = ("f", "g", "h", "k")
+TEXTS = (None, "x", "y", "z")
+
+State = dict[str, list[Row]]
+
+
+@dataclass
+class Tables:
+    """Four tables: each with a key `id`, references to tables after it, two numbers and a text."""
+
+    references: dict[str, dict[str, str]]
+
+    @staticmethod
+    def drawn(random: Random) -> Tables:
+        found: dict[str, dict[str, str]] = {}
+        for i, name in enumerate(NAMES):
+            later = NAMES[i + 1 :]
+            found[name] = {f"{other}_id": f"{other}.id" for other in later if random.random() < 0.6}
+        return Tables(found)
+
+    @property
+    def schemas(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        own = (("a", "int"), ("b", "int"), ("s", "string"))
+        return {name: (("id", "int"), *((fk, "int") for fk in self.references[name]), *own) for name in NAMES}
+
+    def promises(self, random: Random) -> Promises:
+        """Most of the promises that the rows keep: what is not declared must not be relied on."""
+        keys = {name: ("id",) for name in NAMES if random.random() < 0.9}
+        kept = {
+            name: {fk: target for fk, target in fks.items() if random.random() < 0.85}
+            for name, fks in self.references.items()
+        }
+        return Promises.of(keys, kept)
+
+    def row(self, random: Random, name: str, key: int, state: State) -> Row:
+        fks = [_key_of(random, state[target.partition(".")[0]]) for target in self.references[name].values()]
+        return (key, *fks, random.choice((None, 0, 1, 2)), random.choice((0, 1, 2)), random.choice(TEXTS))
+
+    def filled(self, random: Random) -> State:
+        state: State = {name: [] for name in NAMES}
+        for name in reversed(NAMES):
+            for key in random.sample(range(12), random.randint(0, 7)):
+                state[name].append(self.row(random, name, key, state))
+        return state
+
+    def changed(self, random: Random, state: State, inserted: Sequence[int] = (0, 0, 1, 2)) -> State:
+        """Another state that keeps the promises; `inserted` are numbers of inserted rows to choose from."""
+        new = {name: list(rows) for name, rows in state.items()}
+        for name in reversed(NAMES):  # what is referred to comes first
+            for _ in range(random.choice(inserted)):
+                free = sorted(set(range(14)) - {row[0] for row in new[name]})
+                if free:
+                    new[name].append(self.row(random, name, random.choice(free), new))
+            for i, row in enumerate(new[name]):
+                if random.random() < 0.2:
+                    new[name][i] = self._updated(random, name, row, new)
+        for name in NAMES:  # what refers goes first
+            used = {
+                row[1 + place]
+                for other in NAMES
+                for place, target in enumerate(self.references[other].values())
+                if target == f"{name}.id"
+                for row in new[other]
+            }
+            new[name] = [row for row in new[name] if row[0] in used or random.random() > 0.2]
+        return new
+
+    def _updated(self, random: Random, name: str, row: Row, state: State) -> Row:
+        """A row with another value in one column that is not its key."""
+        place = random.choice([*range(1, len(row)), len(row) - 1, len(row) - 2])
+        other = self.row(random, name, row[0], state)
+        return (*row[:place], other[place], *row[place + 1 :])
+
+
+def _key_of(random: Random, rows: list[Row]) -> int | None:
+    return None if not rows or random.random() < 0.1 else random.choice(rows)[0]
+
+
+def query(random: Random, tables: Tables) -> str:
+    """A view that joins some tables, most often along their references, in one of many forms."""
+    first = random.choice(NAMES[:2])
+    joined = [("t0", first)]
+    text = f"{first} t0"
+    conditions: list[str] = []
+    for number in range(1, random.choice((1, 2, 2, 3, 3, 4))):
+        alias = f"t{number}"
+        ways = [
+            (here, fk, target.partition(".")[0])
+            for here, table in joined
+            for fk, target in tables.references[table].items()
+        ]
+        roll = random.random()
+        if ways and roll < 0.85:
+            here, fk, other = random.choice(ways)
+            on = f"{here}.{fk} = {alias}.id"
+        else:
+            here, _ = random.choice(joined)
+            other = random.choice(NAMES)
+            on = random.choice((f"{here}.a = {alias}.a", f"{here}.id = {alias}.b", f"{here}.id = {alias}.id"))
+        kind = "JOIN" if random.random() < 0.92 else "LEFT JOIN"
+        text += f" {kind} {other} {alias} ON {on}"
+        joined.append((alias, other))
+    for alias, _ in joined:
+        if random.random() < 0.35:
+            conditions.append(
+                random.choice((f"{alias}.a = 1", f"{alias}.b > 0", f"{alias}.s = 'x'", f"{alias}.a <= 1"))
+            )
+    if len(joined) > 1 and random.random() < 0.1:
+        conditions.append(f"{joined[0][0]}.b <= {joined[-1][0]}.b")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    columns = [
+        f"{alias}.{name}" for alias, table in joined for name in ("id", *tables.references[table], "a", "b", "s")
+    ]
+    return _selected(random, columns, [alias for alias, _ in joined], f" FROM {text}{where}")
+
+
+def _selected(random: Random, columns: list[str], aliases: list[str], rest: str) -> str:
+    form = random.random()
+
+    def named(chosen: list[str]) -> str:
+        return ", ".join(f"{c} AS o{i}" for i, c in enumerate(chosen))
+
+    if form < 0.3:  # everything, or nearly so: the view shows the rows of its tables
+        chosen = [c for c in columns if random.random() < 0.9] or columns[:1]
+        return f"SELECT {named(chosen)}{rest}"
+    chosen = random.sample(columns, random.randint(1, min(3, len(columns))))
+    if form < 0.5:
+        computed = f", {random.choice(aliases)}.b + 1 AS c" if random.random() < 0.4 else ""
+        return f"SELECT {named(chosen)}{computed}{rest}"
+    if form < 0.55:
+        return f"SELECT DISTINCT {named(chosen)}{rest}"
+    totals = {"SUM(%s.b) AS x", "COUNT(*) AS n", "MIN(%s.a) AS low", "COUNT(%s.a) AS c", "AVG(%s.b) AS mean"}
+    calls = [
+        t % random.choice(aliases) if "%s" in t else t for t in random.sample(sorted(totals), random.randint(1, 3))
+    ]
+    if form < 0.62:
+        return f"SELECT {', '.join(calls)}{rest}"
+    keys = ", ".join(chosen)
+    return f"SELECT {named(chosen)}, {', '.join(calls)}{rest} GROUP BY {keys}"
+
+
+@dataclass
+class Seen:
+    """What a run has met."""
+
+    views: int = 0
+    refused: int = 0
+    steps: int = 0
+    exposed: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+def check(seed: int, seen: Seen, steps: int = 2) -> None:
+    """One random view through a random history, maintained without base tables; raises Failure where it is wrong."""
+    random = Random(seed)
+    tables = Tables.drawn(random)
+    promises, sql = tables.promises(random), query(random, tables)
+    db = Database(tables.schemas)
+    try:
+        _check(db, tables, promises, sql, random, seen, steps)
+    except Failure as failure:
+        failure.evidence += f"\nseed {seed}: {sql}\nreferences {tables.references}\npromises {promises}"
+        raise
+    finally:
+        db.close()
+
+
+def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: Random, seen: Seen, steps: int) -> None:
+    state = tables.filled(random)
+    for name, rows in state.items():
+        db.replace(name, Counter(rows))
+    try:
+        shown = db.query(sql)
+        bound = db.bind(sql, promises=promises)
+    except CannotRun as error:
+        raise Skipped(str(error)) from None
+    except DeferredError as error:
+        raise Refused(str(error)) from None
+    seen.views += 1
+    seen.kinds.update({type(node).__name__ for node in bound.plan.walk()})
+    joins = [node for node in bound.plan.walk() if isinstance(node, PromisedJoin)]
+    seen.kinds["aggregated first"] += any(isinstance(part, Aggregate) for join in joins for part in join.inputs)
+    _expect("plan", db.evaluate(bound), shown, "")
+    db.keep(bound)
+    relevance = relevance_of(bound.plan, bound.types, Dialect(ansi=True)) if random.random() < 0.3 else {}
+    logs_of_all = random.random() < 0.8  # one program for all steps, which is written once
+    for _ in range(steps if logs_of_all else 1):
+        db.show(bound)
+        new = tables.changed(random, state)
+        changed = [name for name in NAMES if logs_of_all or Counter(new[name]) != Counter(state[name])]
+        for name in changed:
+            net = Counter(new[name])
+            net.subtract(Counter(state[name]))
+            db.log(name, net)
+            db.replace(name, Counter(new[name]))
+            condition = relevance[name].condition if name in relevance else None
+            if condition is not None:
+                db.drop_from_log(name, condition)
+        where = f"{state} → {new}"
+        state, fresh = new, db.query(sql)
+        with _OutOfReach(db):
+            delta = db.preview(bound, changed)
+            found = db.guarded(bound, changed)
+            db.move(bound, changed)
+        _judge(found, seen, where)
+        if found:
+            db.keep(bound)
+        else:
+            _expect("delta", added(shown, delta), fresh, where)
+            for name, (kept, right) in db.wrong_support_tables(bound).items():
+                _expect("support", kept, right, f"{name}: {where}")
+        seen.steps += 1
+        shown = fresh
+
+
+def check_from_view(seed: int, seen: Seen) -> None:
+    """A random join whose rows are deleted and modified, maintained from its own rows where they can tell."""
+    random = Random(seed)
+    tables = Tables.drawn(random)
+    sql = next(text for text in iter(lambda: query(random, tables), None) if _is_a_join(text))
+    db = Database(tables.schemas)
+    state = tables.filled(random)
+    for name, rows in state.items():
+        db.replace(name, Counter(rows))
+    bound, shown = db.bind(sql), db.query(sql)
+    asked = Autonomous(bound.plan, dict.fromkeys(NAMES, ("id",)), bound.types)
+    new = tables.changed(random, state, inserted=(0,))
+    changed = [name for name in asked.tables if Counter(new[name]) != Counter(state[name])]
+    program = asked.program(changed) if changed else None
+    if program is None:
+        db.close()
+        return
+    db.show(bound)
+    new = {name: rows if name in changed else state[name] for name, rows in new.items()}
+    for name in changed:
+        net = Counter(new[name])
+        net.subtract(Counter(state[name]))
+        db.log(name, net)
+        db.replace(name, Counter(new[name]))
+    fresh = db.query(sql)
+    with _OutOfReach(db):
+        found = db.run(program)
+    kinds = {guard.kind for guard, _ in found.broken}
+    seen.views += 1
+    seen.kinds.update(kinds)
+    if not kinds:
+        seen.steps += 1
+        _expect("from view", added(shown, found.change), fresh, f"seed {seed}: {sql}\n{state} → {new}")
+    elif kinds != {NEW}:
+        raise Failure("guard", f"seed {seed}: {sql}: {kinds}\n{state} → {new}")
+    db.close()
+
+
+def _is_a_join(sql: str) -> bool:
+    words = ("DISTINCT", "GROUP BY", "LEFT", "SUM(", "COUNT(", "MIN(", "AVG(")
+    return " JOIN " in sql and not any(word in sql for word in words)
+
+
+class _OutOfReach:
+    """While it lasts, the base tables of a database cannot be read: they have other names."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def __enter__(self) -> None:
+        for name in NAMES:
+            self.db.connection.execute(f'ALTER TABLE "{name}" RENAME TO "{name} away"')
+
+    def __exit__(self, *_: Any) -> None:
+        for name in NAMES:
+            self.db.connection.execute(f'ALTER TABLE "{name} away" RENAME TO "{name}"')
+
+
+def _judge(found: list[tuple[Guard, Counter[Row]]], seen: Seen, where: str) -> None:
+    """Promises are kept here: a guard may find exposed updates, nothing else."""
+    for guard, rows in found:
+        if guard.kind != EXPOSED:
+            raise Failure("guard", f"{guard.kind} of {guard.table}{guard.names}: {dict(rows)} in {where}")
+    seen.exposed += bool(found)
+
+
+def _expect(kind: str, got: Counter[Row], wanted: Counter[Row], where: str) -> None:
+    if got != wanted:
+        raise Failure(kind, f"too much {dict(got - wanted)}, missing {dict(wanted - got)}\n{where}")
