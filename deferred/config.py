@@ -19,6 +19,7 @@ KEYS: dict[str, tuple[str, ...] | None] = {
     "spark": ("master", "remote", "conf"),
     "views": ("folder",),
     "functions": None,
+    "notices": ("log", "openlineage", "namespace", "webhook"),
 }
 """The sections of the file and their keys; the keys of [functions] are names that the user chooses."""
 
@@ -35,6 +36,7 @@ class Settings:
     spark_remote: str | None = field(default=None, repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     functions: Mapping[str, str] = field(default_factory=dict)
+    notices: Mapping[str, str] = field(default_factory=dict, repr=False)
     views_folder: Path = Path("conf/views")
     base_folder: Path = Path()
     file: Path | None = None
@@ -210,10 +212,23 @@ def _settings(values: _Values, path: str | Path | None, metadata_url: str | None
         spark_remote=remote,
         spark_conf=values.conf(),
         functions=dict(values.sections.get("functions", {})),
+        notices=_notices(values),
         views_folder=Path(_anchored(views, values.base)),
         base_folder=values.base,
         file=values.file,
     )
+
+
+def _notices(values: _Values) -> dict[str, str]:
+    """Returns who is told what happens: files are absolute, addresses must be http or https."""
+    found: dict[str, str] = {}
+    for key in values.sections.get("notices", {}):
+        value = values.text("notices", key) or ""
+        address = value.startswith(("http://", "https://"))
+        if key == "webhook" and not address:
+            raise ConfigurationError(f"{values.file}: notices.webhook must be an http or https address.")
+        found[key] = value if address or key == "namespace" else _anchored(value, values.base)
+    return found
 
 
 def _warehouse_path(values: _Values, path: str | Path | None) -> str:

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from deferred.config import parse_timestamp
 from deferred.errors import ConfigurationError, DeferredError, SparkFailure
+from deferred.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,18 +76,18 @@ class _Nothing:
 
 
 @contextmanager
-def quiet(doing: str) -> Iterator[_Noise | _Nothing]:
-    """Hide output that is not ours, and show on a terminal what is being done."""
+def quiet(progress: Progress) -> Iterator[_Noise | _Nothing]:
+    """Hide output that is not ours, and show what is being done: one live line in a terminal, plain lines elsewhere."""
     if os.environ.get("DEFERRED_DEBUG"):
         yield _Nothing()
         return
     from rich.console import Console
 
-    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
+    with os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1) as terminal:
         noise = _Noise()
         console = Console(file=terminal)
         try:
-            with console.status(f"{doing} …") if doing and console.is_terminal else nullcontext():
+            with _line(console, progress):
                 yield noise
         except SparkFailure as error:
             raise SparkFailure(
@@ -93,6 +95,45 @@ def quiet(doing: str) -> Iterator[_Noise | _Nothing]:
             ) from error
         finally:
             noise.close()
+
+
+def _line(console: Console, progress: Progress) -> AbstractContextManager[Any]:
+    if not progress.doing or invocation.quiet:
+        return nullcontext()
+    if not console.is_terminal:
+        progress.say = lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return nullcontext()
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    spinner = Spinner("dots")
+
+    def shown() -> Spinner:
+        spinner.update(text=Text(progress.line(), no_wrap=True, overflow="ellipsis"))
+        return spinner
+
+    return Live(console=console, get_renderable=shown, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+
+@dataclass
+class Invocation:
+    """What the command line says about all output."""
+
+    quiet: bool = False
+
+
+invocation = Invocation()
+
+
+def stop(progress: Progress) -> NoReturn:
+    """Say in which state Ctrl-C has left things, and exit as a shell expects it."""
+    complain(progress.stopped())
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        # Work on other views may wait for long, and Python would wait for it. It is safe to kill at any moment.
+        sys.stdout.flush()
+        os._exit(130)
+    sys.exit(130)
 
 
 # ---- printing

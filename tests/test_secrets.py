@@ -82,6 +82,7 @@ def test_records_of_operations(tmp_path: Path, error: Exception) -> None:
     class Context:
         requested_by = None
         owner = "somebody"
+        listeners = ()
         engine = Engine()
         metadata = Metadata.open(f"sqlite:///{tmp_path}/m.db", create=True)
 

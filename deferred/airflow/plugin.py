@@ -1,12 +1,22 @@
-"""The Airflow plugin: the page of an operation, to which tasks link, behind Airflow's own login."""
+"""The Airflow plugin: a page about all views, and that of an operation, behind Airflow's own login."""
 
 from __future__ import annotations
 
 import functools
 import html
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk import conf
+
+if TYPE_CHECKING:
+    from deferred.maintenance.warehouse import Warehouse
+
+BASE = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+"""The path under which Airflow's pages are."""
 
 
 @functools.cache
@@ -18,20 +28,40 @@ def pages() -> Any:
 
     from deferred.airflow.opening import opened
     from deferred.errors import DeferredError, UnknownObjectError
+    from deferred.report.facts import gather
+    from deferred.report.page import page
 
     app = FastAPI(title="deferred", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/operations/{operation_id}", response_class=HTMLResponse, dependencies=[Depends(get_user)])
-    def operation(operation_id: str) -> str:
+    @contextmanager
+    def warehouse() -> Iterator[Warehouse]:
         try:
-            with opened(None) as warehouse:
-                return operation_page(warehouse.operation(operation_id).to_dict())
+            with opened(None) as found:
+                yield found
         except UnknownObjectError as error:
             raise HTTPException(404, str(error)) from None
         except DeferredError as error:
-            raise HTTPException(503, str(error)) from None
+            raise HTTPException(503, f"[{error.code}] {error}") from None
+
+    @app.get("/", response_class=HTMLResponse, dependencies=[Depends(get_user)])
+    def views() -> str:
+        with warehouse() as found:
+            return page(gather(found), actions)
+
+    @app.get("/operations/{operation_id}", response_class=HTMLResponse, dependencies=[Depends(get_user)])
+    def operation(operation_id: str) -> str:
+        with warehouse() as found:
+            return operation_page(found.operation(operation_id).to_dict())
 
     return app
+
+
+def actions(view: str) -> Mapping[str, str]:
+    """Returns the buttons of a view: they lead to its DAG, whose Trigger button opens the form with all actions."""
+    return {
+        "Refresh, rebuild or verify it": f"{BASE}/dags/{quote(view, safe='')}",
+        "Its runs": f"{BASE}/dags/{quote(view, safe='')}/runs",
+    }
 
 
 async def serve(scope: Any, receive: Any, send: Any) -> None:
@@ -41,15 +71,14 @@ async def serve(scope: Any, receive: Any, send: Any) -> None:
 
 def operation_page(operation: dict[str, Any]) -> str:
     """Returns the page of an operation: its cuts, rows and seconds."""
+    from deferred.report.page import document
+
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{_shown(value)}</td></tr>" for name, value in operation.items()
     )
-    title = html.escape(f"{operation['kind']} of {operation['view']}")
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>body{{font:15px system-ui;margin:2em}}"
-        f"th{{text-align:left;padding-right:1.5em;vertical-align:top;font-weight:600}}td,th{{padding-block:.25em}}"
-        f"</style><h1>{title}</h1><table>{rows}</table>"
-    )
+    title = f"{operation['kind']} of {operation['view']}"
+    back = f'<p><a href="{BASE}/deferred/#view-{html.escape(str(operation["view"]))}">All views</a></p>'
+    return document(title, f"{back}<h1>{html.escape(title)}</h1><table>{rows}</table>")
 
 
 def _shown(value: Any) -> str:
@@ -63,3 +92,6 @@ class DeferredPlugin(AirflowPlugin):
 
     name = "deferred"
     fastapi_apps = [{"app": serve, "url_prefix": "/deferred", "name": "deferred"}]
+    external_views = [
+        {"name": "Views", "href": f"{BASE}/deferred/", "destination": "nav", "url_route": "views", "category": "browse"}
+    ]

@@ -19,6 +19,8 @@ from deferred.cli import project, tables, views, maintain, transactions, show, s
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit: 0 when it succeeded, 1 when it failed, 2 when it was not understood."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if {"-q", "--quiet"} & set(given):  # it may stand anywhere
+        given = ["--quiet", *(word for word in given if word not in ("-q", "--quiet"))]
     try:
         app(args=given, prog_name="deferred")
     except DeferredError as error:

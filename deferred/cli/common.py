@@ -18,6 +18,7 @@ import typer
 from deferred import __version__, terminal
 from deferred.config import DEFAULT_FILE, Settings, parse_timestamp
 from deferred.errors import DeferredError
+from deferred.progress import Progress
 
 if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
@@ -81,11 +82,13 @@ def options(
         Path | None,
         typer.Option(help=f"The configuration file. [default: DEFERRED_CONFIG, or {DEFAULT_FILE}]", show_default=False),
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
     invocation.config = config
+    terminal.invocation.quiet = quiet
 
 
 def settings() -> Settings:
@@ -101,8 +104,19 @@ def opened(doing: str = "") -> Iterator[Warehouse]:
 
     Metadata.open(settings().metadata_url).close()
     requested_by = os.environ.get("DEFERRED_REQUESTED_BY") or "command line"
-    with terminal.quiet(doing), Warehouse.open(invocation.config, requested_by=requested_by) as warehouse:
-        yield warehouse
+    progress = Progress(doing)
+    listeners = [progress] if doing else []
+    try:
+        with (
+            terminal.quiet(progress),
+            Warehouse.open(invocation.config, requested_by=requested_by, listeners=listeners) as warehouse,
+        ):
+            progress.tasks = warehouse.tasks
+            yield warehouse
+    except KeyboardInterrupt:
+        if not doing:
+            raise
+        terminal.stop(progress)
 
 
 def check_moments(**moments: str | None) -> None:

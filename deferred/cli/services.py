@@ -12,6 +12,7 @@ from deferred import terminal
 from deferred.cli.common import Json, app, opened, settings
 from deferred.demo import MANY
 from deferred.errors import ConfigurationError
+from deferred.progress import Progress
 
 engine = typer.Typer(no_args_is_help=True, help="A local Spark Connect server that stays warm between commands.")
 database = typer.Typer(no_args_is_help=True, help="The schema of the metadata database.")
@@ -32,7 +33,7 @@ def demo(
 
     folder = Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path
     steps = []
-    with terminal.quiet("Starting Spark") as noise:
+    with terminal.quiet(Progress("Starting Spark")) as noise:
         for number, step in enumerate(story.play(folder, sales), start=1):
             steps.append(step)
             if not as_json:
@@ -77,7 +78,7 @@ def engine_start(
             f"The configuration names a Spark Connect server already ({configured.spark_remote.split(';')[0]}). "
             f"Remove spark.remote to start a local one."
         )
-    with terminal.quiet("Starting a Spark Connect server"):
+    with terminal.quiet(Progress("Starting a Spark Connect server")):
         running = server.start(configured.local_folder, configured.spark_master, configured.spark_conf, port)
     terminal.answer(
         {"running": True, "address": running.address, "pid": running.pid},

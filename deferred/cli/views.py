@@ -34,7 +34,8 @@ def create(
         bool | None, typer.Option("--refresh-on-read", help="A read of rows older than target_lag refreshes first.")
     ] = None,
     maintain: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(MAINTAIN)}: self reads no base table after this.")
+        str | None,
+        typer.Option(help=f"One of {', '.join(MAINTAIN)}: tree keeps good rows, self reads no base table."),
     ] = None,
     as_json: Json = False,
 ) -> None:

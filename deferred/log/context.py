@@ -6,7 +6,9 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from deferred.metadata import Lease, Metadata
 from deferred.spark.engine import Engine
@@ -45,6 +47,8 @@ class Context:
     """The number of seconds to wait for a lease that another process holds, before LeaseHeldError."""
     owner: str = field(default_factory=_owner)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    listeners: tuple[Callable[[Any], None], ...] = ()
+    """Who is told what happens to views, see deferred.maintenance.notices."""
     held: dict[str, Lease] = field(default_factory=dict)
     """The leases that this process holds through this object, by name."""
 

@@ -17,7 +17,6 @@ from deferred.algebra.scalar import conjuncts
 from deferred.algebra.strategy import Keeping, Recomputed
 from deferred.algebra.trees import flattened
 from deferred.metadata import TableRecord, ViewRecord
-from deferred.options import MAINTAIN
 
 LARGE = 100_000
 """Rows of a table from which on it matters how they lie in files."""
@@ -130,8 +129,6 @@ def _clustering(subject: Subject) -> Iterator[str]:
 
 def _keys(subject: Subject) -> Iterator[str]:
     """With keys and references, a view can keep what it needs beside itself (Quass et al. 1996)."""
-    if "self" not in MAINTAIN:
-        return
     joined = {
         scan.table
         for node in subject.plan.walk()

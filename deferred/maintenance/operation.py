@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deferred.errors import DeferredError, redacted
 from deferred.log.context import Context, is_dead
+from deferred.maintenance.notices import Event, announce
 from deferred.maintenance.showing import Result
-from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord
+from deferred.maintenance.view_tables import mv_path
+from deferred.metadata import Cut, OperationRecord, OperationState, ViewRecord, utc_now
 
 if TYPE_CHECKING:
     from deferred.maintenance.costs import Cost
@@ -113,12 +115,15 @@ class Work:
     warnings: list[str] = field(default_factory=list)
     commits_irrelevant: int = 0
     rows_irrelevant: int | None = 0
+    told: Callable[[str], None] = lambda phase: None
+    """Called when a phase begins."""
     costs: Mapping[str, Cost] = field(default_factory=dict)
     """What the strategies that were compared were expected to cost."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Measure the seconds of a part of the operation."""
+        self.told(name)
         begun = time.monotonic()
         try:
             yield
@@ -149,14 +154,19 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         details={**details, "owner": context.owner},
     )
     log.info("%s of %s begins, operation %s", kind, view.name, work.id)
+    start = _event(context, kind, view, work)
+    work.told = lambda phase: announce(context.listeners, replace(start, moment="PHASE", phase=phase, at=utc_now()))
+    announce(context.listeners, start)
     try:
         with context.engine.meaning(view.definition.settings):
             yield work
     except BaseException as error:
         message = str(error) if isinstance(error, DeferredError) else redacted(f"{type(error).__name__}: {error}")
         operations.finish(work.id, "failed", error=message[:4000], **_fields(work, details))
+        announce(context.listeners, _ended(start, work, error))
         raise
     operations.finish(work.id, work.state, **_fields(work, details))
+    announce(context.listeners, _ended(start, work))
     log.info(
         "%s of %s: %s; %d rows read, %d deleted, %d inserted in %.2f s",
         kind,
@@ -167,6 +177,26 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         work.rows_inserted,
         sum(work.phases.values()),
     )
+
+
+def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
+    """The start of an operation; nothing is looked up where nobody listens."""
+    if not context.listeners:
+        return Event("START", work.id, kind, view.name, mv_path(view.location))
+    tables = {table.id: table for table in context.metadata.tables.all()}
+    reads = {tables[t].name: tables[t].location for t in view.depends_on if t in tables}
+    before = [op for op in context.metadata.operations.recent(view.name, 10) if op.id != work.id]
+    failed = bool(before) and before[0].state == "failed"
+    alike = [sum(op.seconds.values()) for op in before if (op.kind, op.state) == (kind, "succeeded")]
+    expected = sum(alike) / len(alike) if alike else None
+    start = Event("START", work.id, kind, view.name, mv_path(view.location), reads)
+    return replace(start, failed_before=failed, expected_seconds=expected)
+
+
+def _ended(start: Event, work: Work, error: BaseException | None = None) -> Event:
+    rows = {"read": work.rows_read, "deleted": work.rows_deleted, "inserted": work.rows_inserted}
+    moment: Literal["COMPLETE", "FAIL"] = "COMPLETE" if error is None else "FAIL"
+    return replace(start, moment=moment, rows=rows, seconds=dict(work.phases), error=error, at=utc_now())
 
 
 def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:

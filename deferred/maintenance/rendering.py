@@ -62,7 +62,7 @@ class PropagateRenderer(Renderer):
     def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
         """Rows of a support table come to the driver without Spark, if all of them are few, or those with the keys."""
         known = self._known_keys(keys) if keys is not None else ({}, None)
-        if known is None or stored.name not in self.states:
+        if known is None or stored.name not in self.states or not self.types.keys() >= set(stored.columns):
             return None
         on, rows = known
         asked = (stored.name, *stored.columns, *(part for pair in on.items() for part in pair), str(id(rows)))

@@ -244,9 +244,9 @@ def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
     """Whether a log has no inserted row whose key it does not delete too."""
     if rows is None:
         return False
+    names = {name.casefold(): name for name in rows.column_names}
     counts = rows.column(COUNT).to_pylist()
-    listed = [rows.column(name).to_pylist() for name in key]
-    keys = list(zip(*listed, strict=True))
+    keys = list(map(repr, zip(*(rows.column(names[name.casefold()]).to_pylist() for name in key), strict=True)))
     gone = {value for value, n in zip(keys, counts, strict=True) if n < 0}
     return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
 

@@ -7,8 +7,9 @@ while one waits for Spark to plan, or for a job of few tasks, the others go on.
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 from deferred.errors import DeferredError
@@ -31,7 +32,7 @@ def side_by_side(
     done: dict[str, Result] = {}
     failed: dict[str, DeferredError] = {}
     running: dict[Future[Result], str] = {}
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="view") as pool:
+    with _leaving_at_once(ThreadPoolExecutor(AT_ONCE, thread_name_prefix="view")) as pool:
         while ready.is_active():
             running |= {pool.submit(work, view): view for view in ready.get_ready()}
             for ended in wait(running, return_when=FIRST_COMPLETED).done:
@@ -42,3 +43,14 @@ def side_by_side(
                     failed[view] = error
                 ready.done(view)
     return [done[view] for view in views if view in done], failed
+
+
+@contextmanager
+def _leaving_at_once(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
+    """Waits for all work at the end, unless the block is left by an exception, such as Ctrl-C."""
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()

@@ -25,6 +25,7 @@ from deferred.maintenance import (
     following,
     importing,
     metrics,
+    notices,
     operation,
     reading,
     recovery,
@@ -80,10 +81,16 @@ class Warehouse:
         engine: Engine,
         requested_by: str | None = None,
         patience: float = 120.0,
+        listeners: Sequence[notices.Listener] = (),
     ) -> None:
         self.settings = settings
         self._context = Context(
-            metadata, engine, str(settings.path), requested_by or os.environ.get("DEFERRED_REQUESTED_BY"), patience
+            metadata,
+            engine,
+            str(settings.path),
+            requested_by or os.environ.get("DEFERRED_REQUESTED_BY"),
+            patience,
+            listeners=(*notices.configured(settings), *listeners),
         )
 
     @classmethod
@@ -96,18 +103,19 @@ class Warehouse:
         spark: SparkSession | None = None,
         requested_by: str | None = None,
         patience: float = 120.0,
+        listeners: Sequence[notices.Listener] = (),
     ) -> Self:
         """Open a warehouse; a new one is made ready to use.
 
         `requested_by` is recorded with every operation; `patience` is how many seconds to wait for another process
-        that works on the same view.
+        that works on the same view. `listeners` are told what happens to views, beside those of the configuration.
         """
         settings = Settings.resolve(config, path, metadata_url)
         if "://" not in settings.path:
             failpoints.reached("folder of the warehouse")
             Path(settings.path).mkdir(parents=True, exist_ok=True)
         metadata = Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path)))
-        return cls(settings, metadata, _engine(settings, spark), requested_by, patience)
+        return cls(settings, metadata, _engine(settings, spark), requested_by, patience, listeners)
 
     def close(self) -> None:
         """Close the metadata database and release Spark, which ends with the process."""
@@ -121,6 +129,10 @@ class Warehouse:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def tasks(self) -> tuple[int, int] | None:
+        """Returns how many tasks Spark has done and how many there are, of what runs now; None where nothing does."""
+        return self._context.engine.tasks()
 
     @property
     def spark(self) -> SparkSession:

@@ -15,6 +15,7 @@ from deferred import failpoints
 from deferred.errors import InvalidSQLError
 from deferred.spark import driver, session
 from deferred.spark.statements import Statement, brief, statement_text, translated
+from deferred.spark.tasks import Tasks
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import quoted
 
@@ -100,6 +101,7 @@ class Engine:
         self._starting = threading.Lock()
         self._idle: dict[frozenset[tuple[str, str]] | None, list[SparkSession]] = {}
         self._thread = threading.local()
+        self._tasks = Tasks()
         self.master, self.remote, self.conf, self.catalog = master, remote, dict(conf or {}), catalog
 
     @property
@@ -124,6 +126,10 @@ class Engine:
                 session.close(own)
         self._idle.clear()
         self._spark = None
+
+    def tasks(self) -> tuple[int, int] | None:
+        """Returns how many of Spark's tasks are done and how many there are, None where nothing runs."""
+        return self._tasks.now(self._spark)
 
     def settings(self) -> dict[str, str]:
         """Returns the settings of the user's session on which the meaning of SQL depends."""
@@ -178,6 +184,7 @@ class Engine:
             own.conf.set(name, value)
         if self._prepare is not None:
             self._prepare(own)
+        self._tasks.follow(own)
         return own
 
     # ---- statements

@@ -120,7 +120,8 @@ class Temporaries:
         at_driver = all(map(self._is_at_driver, queries.values()))
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
             frames = [self._frame(query) for query in queries.values()]
-            if not all(_is_exact_in_arrow(frame.schema) for frame in frames):
+            # NULL in the place of a struct whose fields are never NULL is refused by Arrow.
+            if not all(_is_exact_in_arrow(frame.schema) and not _has_nested(frame.schema) for frame in frames):
                 return None
             names = [[f"c{i}_{j}" for j in range(len(frame.columns))] for i, frame in enumerate(frames)]
             parts = [
@@ -263,6 +264,10 @@ def _with_nulls(schema: StructType | str) -> StructType | str:
     if isinstance(schema, str):
         return schema
     return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
+
+
+def _has_nested(schema: StructType) -> bool:
+    return any("<" in field.dataType.simpleString() for field in schema.fields)
 
 
 def _is_exact_in_arrow(type_: DataType) -> bool:

@@ -78,6 +78,23 @@ def test_a_person_sees_the_assets(site: Site, page: Any, picture: Any) -> None:
     picture(page, "airflow-assets")
 
 
+def test_a_person_looks_at_the_views(site: Site, page: Any, picture: Any) -> None:
+    """The page is inside Airflow's own, behind its login, and its buttons lead to the DAG with the form."""
+    answer = page.goto(f"{site.airflow.url}/deferred/")
+    assert answer.status == 401, "without a login"
+    log_in(site, page)
+    page.goto(f"{site.airflow.url}/plugin/views")
+    frame = page.frame_locator("iframe")
+    frame.locator("#views a", has_text="sales_by_country").click()
+    section = frame.locator("#view-sales_by_country")
+    section.locator("svg[aria-label='Lineage of sales_by_country'] a").first.wait_for()
+    assert "order_details" in (section.locator("svg").first.text_content() or "")
+    picture(page, "airflow-views")
+    frame.locator("#view-order_details a.button").first.click()
+    page.get_by_test_id("trigger-dag-button").first.wait_for()
+    assert page.url.endswith(f"/dags/{DAG}")
+
+
 def log_in(site: Site, page: Any) -> None:
     page.goto(site.airflow.url)
     page.locator("input[name=username]").fill(USER)

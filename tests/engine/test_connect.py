@@ -236,3 +236,13 @@ def test_a_process_ends_when_its_server_is_gone(wh: Any, server: ConnectServer, 
     proxy.cut()
     process.communicate("\n", timeout=60)
     assert process.returncode == 0
+
+
+def test_a_server_tells_how_many_tasks_it_has_done(server: ConnectServer, tmp_path: Path) -> None:
+    from tests.engine.test_tasks import seen_tasks
+
+    with connected(server.remote) as session, Warehouse.open(path=tmp_path / "w", spark=session) as warehouse:
+        found = seen_tasks(warehouse)
+        assert any(total >= 4 for _, total in found)
+        assert all(done <= total for done, total in found)
+        assert warehouse.tasks() is None, "nothing runs any more"

@@ -62,16 +62,19 @@ def test_rows_in_several_chunks_are_all_taken(spark: Any) -> None:
 
 def test_queries_that_are_computed_together_give_what_they_give_alone(spark: Any) -> None:
     engine = Engine(spark)
-    values = [value for listed in VALUES.values() for value in (listed[0], "NULL")]
+    nested = ("array", "struct", "map")
+    flat = ", ".join(f"{values[0]} AS `c {kind}`" for kind, values in VALUES.items() if kind not in nested)
+    deep = ", ".join(f"{VALUES[kind][0]} AS `c {kind}`" for kind in nested)
     queries = {
-        "wide": "SELECT " + ", ".join(f"{value} AS `c {i}`" for i, value in enumerate(values) if value != "NULL"),
+        "flat": f"SELECT {flat}",
         "none": "SELECT id, CAST(id AS STRING) AS s FROM RANGE(0)",
         "some": "SELECT id, IF(id = 1, NULL, CAST(id AS STRING)) AS s FROM RANGE(3)",
     }
     with engine.temporaries() as temporaries:
         for expected in (3, temporaries_module.UNKNOWN):
             found = temporaries.compute_all(queries, expected)
-            for name, query in queries.items():
+            found |= temporaries.compute_all({"one": f"SELECT {deep}", "other": "SELECT 1 AS x"}, expected)
+            for name, query in [*queries.items(), ("one", f"SELECT {deep}")]:
                 wanted = engine.rows(f"SELECT TO_JSON(STRUCT(*)) FROM ({query})")
                 got = engine.rows(f"SELECT TO_JSON(STRUCT(*)) FROM {found[name].name}")
                 assert sorted(map(str, got)) == sorted(map(str, wanted))

@@ -20,6 +20,9 @@ from deferred.options import ViewOptions
 CUSTOMERS = pa.table({"custId": [1, 2, 3], "name": ["Ada", "Ben", "Cem"], "score": ["High", "Low", "High"]})
 SALES = pa.table({"custId": [1, 1, 2], "itemNo": [101, 102, 101], "quantity": [2, 1, 5]})
 
+DIFFERENTIAL = SALES.slice(0, 0).append_column("_deferred_n", pa.array([], pa.int64()))
+DIFFERENTIAL = DIFFERENTIAL.append_column("_deferred_batch", pa.array([], pa.int64()))
+
 BIG_SALES = "SELECT custId, itemNo, quantity FROM sales WHERE quantity > 1"
 HIGH_SALES = "SELECT c.custId, c.name, s.quantity FROM customer c JOIN sales s ON c.custId = s.custId"
 LARGEST = "SELECT custId, quantity FROM big_sales WHERE quantity > 4"
@@ -32,9 +35,9 @@ class Shop:
         self.folder, self.metadata = folder, metadata
         self._operations = 0
 
-    def table(self, name: str, rows: pa.Table, kind: str = "files") -> TableRecord:
+    def table(self, name: str, rows: pa.Table, kind: str = "files", path: Path | None = None) -> TableRecord:
         """A tracked table with its first commit in the ledger."""
-        path = self.folder / "tables" / name
+        path = path or self.folder / "tables" / name
         write_deltalake(path, rows)
         columns = [(field.name, {"int64": "bigint"}.get(str(field.type), "string")) for field in rows.schema]
         made = self.metadata.tables.add(
@@ -59,7 +62,8 @@ class Shop:
     def view(self, name: str, sql: str, reads: Sequence[str], ago: float = 60.0, **options: Any) -> ViewRecord:
         """A view that shows the present versions of its tables, since some seconds ago."""
         location = self.folder / "warehouse" / "views" / f"{name}-01234567"
-        table = self.table(name, SALES, "view")
+        table = self.table(name, SALES, "view", location / "mv")
+        write_deltalake(location / "differential", DIFFERENTIAL)
         schemas = {r: self.metadata.tables.get(r).columns for r in reads}
         cut = self.cut(*reads, ago=ago)
         return self.metadata.views.add(

@@ -1,0 +1,150 @@
+"""Notices: structured logs, OpenLineage's events and webhooks, sent to a real server on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+from openlineage.client import serde
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+
+from deferred import DeferredError, Warehouse
+from deferred.errors import ConfigurationError, LogLostError
+from deferred.maintenance.notices import Event
+from tests.seeing.shop import SALES, Shop
+
+
+class Receiver:
+    """A server that keeps what is posted to it; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.received: list[dict[str, Any]] = []
+        self.status = 200
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.received.append(json.loads(body))
+                self.send_response(receiver.status)
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    made = Receiver()
+    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def opened(shop: Shop, *lines: str, **given: Any) -> Warehouse:
+    file = shop.folder / "conf" / "deferred.toml"
+    file.write_text("\n".join(['[warehouse]\npath = "warehouse"\n[notices]', *lines]), encoding="utf-8")
+    return Warehouse.open(file, **given)
+
+
+def lose_the_log(shop: Shop, table: str) -> None:
+    path = Path(shop.metadata.tables.get(table).location)
+    shutil.rmtree(path)
+    write_deltalake(path, SALES)
+
+
+def test_a_webhook_when_a_view_breaks_and_when_it_works_again(shop: Shop, receiver: Receiver) -> None:
+    with opened(shop, f'webhook = "{receiver.url}"') as warehouse:
+        warehouse.partial_refresh("largest")
+        assert receiver.received == [], "nothing to tell"
+        lose_the_log(shop, "sales")
+        with pytest.raises(LogLostError):
+            warehouse.propagate("big_sales")
+        (told,) = receiver.received
+        assert (told["event"], told["view"], told["code"], told["level"]) == ("broken", "big_sales", "D501", "error")
+        assert "dropped and recreated" in told["message"]
+        assert next(v for v in warehouse.status() if v["name"] == "big_sales")["health"] == "broken"
+        warehouse.partial_refresh("big_sales")
+        assert [document["event"] for document in receiver.received] == ["broken", "recovered"]
+
+
+def test_a_receiver_that_fails_changes_nothing(shop: Shop, receiver: Receiver, caplog: Any) -> None:
+    receiver.status = 500
+    missing = f'openlineage = "http://127.0.0.1:1/"\nlog = "{shop.folder}/nowhere/log"\nwebhook = "{receiver.url}"'
+    with opened(shop, missing) as warehouse:
+        assert warehouse.partial_refresh("largest").state == "nothing"
+    assert "A notice about largest could not be given" in caplog.text
+
+
+def test_structured_logs(shop: Shop) -> None:
+    with opened(shop, 'log = "events.jsonl"') as warehouse:
+        warehouse.propagate("largest")
+    lines = [json.loads(line) for line in (shop.folder / "events.jsonl").read_text().splitlines()]
+    assert [(line["event"], line["phase"]) for line in lines] == [
+        ("start", None),
+        ("phase", "sync"),
+        ("complete", None),
+    ]
+    assert {(line["view"], line["kind"], line["level"]) for line in lines} == {("largest", "propagate", "info")}
+    assert len({line["operation"] for line in lines}) == 1
+
+
+def test_openlineage_events_are_what_its_own_client_would_send(shop: Shop, receiver: Receiver) -> None:
+    with opened(shop, f'openlineage = "{receiver.url}"', 'namespace = "shop"') as warehouse:
+        warehouse.partial_refresh("largest")
+        lose_the_log(shop, "sales")
+        with pytest.raises(DeferredError):
+            warehouse.propagate("big_sales")
+    assert [event["eventType"] for event in receiver.received] == ["START", "COMPLETE", "START", "FAIL"]
+    for event in receiver.received:
+        made = RunEvent(
+            eventType=RunState[event["eventType"]],
+            eventTime=event["eventTime"],
+            run=Run(runId=event["run"]["runId"]),
+            job=Job(namespace=event["job"]["namespace"], name=event["job"]["name"]),
+            inputs=[InputDataset(namespace=i["namespace"], name=i["name"]) for i in event["inputs"]],
+            outputs=[OutputDataset(namespace=o["namespace"], name=o["name"]) for o in event["outputs"]],
+            producer=event["producer"],
+        )
+        expected = serde.Serde.to_dict(made)
+        assert event.keys() >= expected.keys()
+        assert event["job"]["name"] == expected["job"]["name"]
+    complete, failed = receiver.received[1], receiver.received[3]
+    assert complete["job"] == {"namespace": "shop", "name": "largest.partial_refresh", "facets": {}}
+    assert complete["inputs"][0]["name"] == shop.metadata.tables.get("big_sales").location
+    assert complete["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 0
+    assert "dropped and recreated" in failed["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_openlineage_to_a_file(shop: Shop) -> None:
+    with opened(shop, 'openlineage = "lineage.jsonl"') as warehouse:
+        warehouse.partial_refresh("largest")
+    events = [json.loads(line) for line in (shop.folder / "lineage.jsonl").read_text().splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
+
+
+def test_a_listener_of_ones_own(shop: Shop) -> None:
+    heard: list[Event] = []
+    with opened(shop, listeners=[heard.append]) as warehouse:
+        warehouse.partial_refresh("largest")
+    assert [event.moment for event in heard] == ["START", "COMPLETE"]
+
+
+def test_what_cannot_be_told(shop: Shop) -> None:
+    with pytest.raises(ConfigurationError, match="http or https"):
+        opened(shop, 'webhook = "ftp://example"')
+    with pytest.raises(ConfigurationError, match="did you mean webhook"):
+        opened(shop, 'webhok = "x"')

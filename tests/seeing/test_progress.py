@@ -1,0 +1,89 @@
+"""Progress: phases, tasks and time left; plain lines where there is no terminal; Ctrl-C says how things are."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from deferred.log.context import Context
+from deferred.maintenance.notices import Event
+from deferred.maintenance.working import refreshing
+from deferred.progress import Progress
+from deferred.spark.engine import Engine
+from tests.seeing.shop import Shop
+from tests.test_cli import Project
+
+
+def event(moment: str, **fields: object) -> Event:
+    given = {"operation": "0" * 32, "kind": "refresh", "view": "v", "location": "/v", **fields}
+    return Event(moment, **given)  # type: ignore[arg-type]
+
+
+def test_the_line() -> None:
+    progress = Progress("Refreshing v")
+    assert progress.line() == "Refreshing v …"
+    progress(event("START", expected_seconds=100.2))
+    assert progress.line().startswith("v refresh · begins · 0 s · about 100 s left")
+    progress.tasks = lambda: (3, 8)
+    progress(event("PHASE", phase="compute"))
+    assert progress.line() == "v refresh · compute · 3 of 8 Spark tasks · 0 s"
+    progress(event("COMPLETE"))
+    assert progress.line() == "Refreshing v …"
+
+
+def test_what_is_said_after_ctrl_c() -> None:
+    progress = Progress("Refreshing v")
+    progress(event("START", view="first"))
+    progress(event("COMPLETE", view="first"))
+    progress(event("PHASE", phase="compute"))
+    said = progress.stopped()
+    assert "Done: refresh of first." in said
+    assert "Interrupted: refresh of v in its phase compute." in said
+    assert "Nothing is lost" in said
+
+
+def test_plain_lines_and_silence(project: Project) -> None:
+    assert "largest propagate: sync\nlargest propagate: done in " in project.run("propagate", "largest")[2]
+    assert project.run("propagate", "largest", "-q")[2] == ""
+    assert project.run("-q", "propagate", "largest")[2] == ""
+
+
+def command(shop: Shop, *arguments: str, **given: object) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", "COLUMNS": "100"}
+    script = [sys.executable, "-m", "deferred.cli", *arguments]
+    return subprocess.Popen(script, cwd=shop.folder, env=environment, **given)  # type: ignore[call-overload,no-any-return]
+
+
+def test_ctrl_c_while_it_waits_for_another(shop: Shop) -> None:
+    """In a terminal, where the live line tells that it is there."""
+    context = Context(shop.metadata, Engine(), str(shop.folder / "warehouse"))
+    ours, theirs = pty.openpty()
+    with refreshing(context, shop.metadata.views.get("largest")):
+        process = command(shop, "partial-refresh", "big_sales", "largest", stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        while b"Applying changes to" not in shown or not done(shop):
+            shown += os.read(ours, 1000)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    while True:
+        try:
+            more = os.read(ours, 1000)
+        except OSError:
+            break
+        shown += more
+    text = shown.decode()
+    assert (process.returncode, out) == (130, b"")
+    assert "Stopped by Ctrl-C." in text
+    assert "Done: partial_refresh of big_sales." in text
+    assert "Nothing is lost" in text
+    assert "Traceback" not in text
+
+
+def done(shop: Shop) -> bool:
+    last = shop.metadata.operations.recent("big_sales", 1)
+    return bool(last) and last[0].state == "nothing"
