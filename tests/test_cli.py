@@ -91,6 +91,7 @@ def test_an_empty_warehouse(project: Project) -> None:
     assert project.json("sync") == {"commits": 0}
     assert project.json("refresh", "--all") == {"operations": []}
     assert project.json("apply") == {"views": {}}
+    assert "There is no view file in" in project.run("plan")[1]
     assert "Tracked tables: none" in project.run("status")[1]
 
 

@@ -80,12 +80,15 @@ def plan(as_json: Json = False) -> None:
     from deferred.sql.viewfile import load_views
 
     with opened("Comparing views with their files") as warehouse:
-        planned = files.plan(warehouse, load_views(warehouse.settings.views_folder))
-    terminal.answer(
-        {"views": planned},
-        as_json,
-        lambda: terminal.table(None, ("view", "outcome", "how"), [(p.view, p.outcome, p.how) for p in planned]),
-    )
+        folder = warehouse.settings.views_folder
+        planned = files.plan(warehouse, load_views(folder))
+
+    def show() -> None:
+        terminal.table(None, ("view", "outcome", "how"), [(p.view, p.outcome, p.how) for p in planned])
+        if not planned:
+            terminal.say(f"There is no view file in {folder}: write NAME.sql, with CREATE MATERIALIZED VIEW NAME AS …")
+
+    terminal.answer({"views": planned}, as_json, show)
 
 
 @app.command()
