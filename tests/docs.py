@@ -73,7 +73,7 @@ class Reader:
         self.folder, self.spark = folder, spark
         for name in ("CONFIG", "PATH", "METADATA_URL", "SPARK_REMOTE", "SPARK_MASTER"):
             patch.delenv(f"DEFERRED_{name}", raising=False)
-        patch.setenv("DEFERRED_DB_PASSWORD", "secret")
+        self.patch = patch
         patch.chdir(folder)
         original = Warehouse.open.__func__  # type: ignore[attr-defined]
         opened = classmethod(lambda cls, config=None, **given: original(cls, config, **{**given, "spark": spark}))
@@ -126,6 +126,8 @@ class Reader:
             file = file.with_suffix(".shown.toml")
         file.write_text(text)
         if file.suffix == ".toml":
+            for name in re.findall(r"\$\{(\w+)\}", text):
+                self.patch.setenv(name, "secret")
             Settings.resolve(file)
         elif file.parent.name == "views":
             read_view(file)
