@@ -151,8 +151,8 @@ class History:
 
     def until(self) -> str:
         """Each view is brought to a state in the past, those that read views too."""
-        entries = self.wh.commits(self.random.choice(sorted(TABLES)))
-        moment = self.random.choice(entries).timestamp
+        entries = [entry for table in sorted(TABLES) for entry in self.wh.commits(table)]
+        moment = self.random.choice(entries).timestamp if entries else None
         for name in self.names:
             self.wh.refresh(name, until=moment)
         return f"refresh until {moment}"
