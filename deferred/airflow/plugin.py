@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 BASE = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 """The path under which Airflow's pages are."""
 
+LEAVING = """<script>
+if (window.parent !== window) document.addEventListener("click", event => {
+  const link = event.target.closest("a[target=_top]");
+  if (!link) return;
+  event.preventDefault();
+  const outside = window.parent.document.createElement("a");
+  outside.href = link.href;
+  window.parent.document.body.append(outside);
+  outside.click();
+  outside.remove();
+});
+</script>"""
+"""Airflow shows the page in a frame that may not leave itself: its buttons are pressed in the page around it."""
+
 
 @functools.cache
 def pages() -> Any:
@@ -46,7 +60,7 @@ def pages() -> Any:
     @app.get("/", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def views() -> str:
         with warehouse() as found:
-            return page(gather(found), actions)
+            return page(gather(found), actions, LEAVING)
 
     @app.get("/operations/{operation_id}", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def operation(operation_id: str) -> str:

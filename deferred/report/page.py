@@ -41,8 +41,8 @@ svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(
 """
 
 
-def page(facts: Facts, actions: Actions | None = None) -> str:
-    """Returns the page; `actions` gives each view its buttons."""
+def page(facts: Facts, actions: Actions | None = None, more: str = "") -> str:
+    """Returns the page; `actions` gives each view its buttons, `more` is HTML that follows at the end."""
     details = "".join(
         _view(view, facts, facts.details[view["name"]], actions(view["name"]) if actions else {})
         for view in facts.views
@@ -51,7 +51,7 @@ def page(facts: Facts, actions: Actions | None = None) -> str:
     return document(
         "Views",
         f'<h1>Views</h1><p class="soft">As of {moment(facts.at)} UTC. Tracked tables: '
-        f"{escape(', '.join(facts.tables) or 'none')}.</p>{_list(facts)}{details}",
+        f"{escape(', '.join(facts.tables) or 'none')}.</p>{_list(facts)}{details}{more}",
     )
 
 

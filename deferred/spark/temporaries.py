@@ -115,8 +115,6 @@ class Temporaries:
         return {step: self.compute(step, query, expected) for step, query in queries.items()}
 
     def _together(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
-        from pyspark.sql import functions
-
         at_driver = all(map(self._is_at_driver, queries.values()))
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
             frames = [self._frame(query) for query in queries.values()]
@@ -125,7 +123,7 @@ class Temporaries:
                 return None
             names = [[f"c{i}_{j}" for j in range(len(frame.columns))] for i, frame in enumerate(frames)]
             parts = [
-                frame.toDF(*own).withColumn("part", functions.lit(i))
+                frame.toDF(*own).selectExpr("*", f"{i} AS part")
                 for i, (frame, own) in enumerate(zip(frames, names, strict=True))
             ]
             both = reduce(lambda all_, part: all_.unionByName(part, allowMissingColumns=True), parts)
