@@ -89,7 +89,8 @@ class PropagateRenderer(Renderer):
         return None if rows is None or len(pairs) < len(keys.on) else (pairs, rows)
 
     def temporary(self, name: str) -> exp.Expr:
-        return self.temporaries.ready(self.pinned.steps[name])
+        found = self.pinned.temporary(name)
+        return self.temporaries.ready(found) if isinstance(found, exp.Table) else found
 
     def held(self, stored: Stored) -> Sequence[str]:
         return (*stored.columns, BATCH, GONE)

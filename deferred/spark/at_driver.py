@@ -227,7 +227,8 @@ def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]]
         if rows.schema.field(mine).type != others.schema.field(theirs).type:
             raise LeftToSpark
     known = set(_tuples(others, [theirs for _, theirs in pairs]))
-    return rows.filter(pa.array([(key in known) is wanted for key in _tuples(rows, [mine for mine, _ in pairs])]))
+    found = [(key in known) is wanted for key in _tuples(rows, [mine for mine, _ in pairs])]
+    return rows.filter(pa.array(found, pa.bool_()))
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ STEPS = [
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top, SUM(a) AS total FROM r GROUP BY s", "from kept rows"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 0", "from kept rows"),
-    ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
+    ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from kept rows"),
 ]
 
 

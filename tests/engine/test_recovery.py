@@ -33,7 +33,8 @@ def seen(wh: Any) -> Any:
     views = [{name: view[name] for name in RUNS_ON} for view in wh.status()]
     texts = [(v.name, v.sql, v.columns, v.definition.to_json() | {"tidied": 0}, v.id, v.depends_on) for v in wh.views()]
     tables = [(t.id, t.name, t.location, t.kind, t.key, t.columns, t.first_version) for t in wh.tables()]
-    commits = {t.name: [(c.version, c.transaction_id) for c in wh.commits(t.name)] for t in wh.tables()}
+    read = {table for view in wh.views() for table in view.depends_on}  # gc forgets the commits of other tables
+    commits = {t.name: [(c.version, c.transaction_id) for c in wh.commits(t.name)] for t in wh.tables() if t.id in read}
     return views, texts, tables, commits
 
 
