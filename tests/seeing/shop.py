@@ -5,6 +5,7 @@ The rows of the views are not what their queries give; what looks at them here r
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -132,3 +133,8 @@ def empty_shop(folder: Path) -> Iterator[Shop]:
     (folder / "warehouse").mkdir()
     with Metadata.open(f"sqlite:///{folder}/warehouse/deferred.db", create=True) as metadata:
         yield Shop(folder, metadata)
+
+
+def heeds_ctrl_c() -> None:
+    """What a process does before it begins: a suite that runs in the background ignores Ctrl-C, and so would it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -14,7 +14,7 @@ from deferred.maintenance.notices import Event
 from deferred.maintenance.working import refreshing
 from deferred.progress import Progress
 from deferred.spark.engine import Engine
-from tests.seeing.shop import Shop
+from tests.seeing.shop import Shop, heeds_ctrl_c
 from tests.test_cli import Project
 
 
@@ -55,6 +55,7 @@ def test_plain_lines_and_silence(project: Project) -> None:
 def command(shop: Shop, *arguments: str, **given: object) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", "COLUMNS": "100"}
     script = [sys.executable, "-m", "deferred.cli", *arguments]
+    given = {"preexec_fn": heeds_ctrl_c, **given}
     return subprocess.Popen(script, cwd=shop.folder, env=environment, **given)  # type: ignore[call-overload,no-any-return]
 
 

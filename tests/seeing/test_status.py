@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from deferred.metadata import Cut, utc_now
-from tests.seeing.shop import BIG_SALES, SALES, Shop
+from tests.seeing.shop import BIG_SALES, SALES, Shop, heeds_ctrl_c
 from tests.test_cli import Project
 
 
@@ -83,6 +83,7 @@ def test_watching_ends_with_ctrl_c(project: Project, shop: Shop) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heeds_ctrl_c,
     )
     assert process.stdout is not None
     lines = 0
