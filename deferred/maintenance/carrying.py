@@ -56,7 +56,9 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     )
     sharing = Sharing(old.plan, old.column_types, new.column_types, same)
     found = sharing.shared(new.plan)
-    states = support.held_at(view, old, view.propagated_batch) if found else None
+    if not found:
+        return _over_the_view(view, old, new, sharing)
+    states = support.held_at(view, old, view.propagated_batch)
     if states is None:
         return None
     rows: dict[str, exp.Query] = {}

@@ -19,6 +19,8 @@ STEPS = [
     ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
     ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x' UNION ALL SELECT a, a, 't' FROM t", "difference"),
     ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
+    ("SELECT q.a, q.b, q.s, t.d FROM r q JOIN t ON q.a = t.a WHERE q.a >= 0 AND q.s = 'x'", "from kept rows"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "recomputed"),
     ("SELECT s, a * 2 AS `two a` FROM r WHERE a >= 0 AND s = 'x'", "from the view"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s", "recomputed"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top, SUM(a) AS total FROM r GROUP BY s", "from kept rows"),

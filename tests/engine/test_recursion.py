@@ -79,7 +79,7 @@ def test_a_recursion_is_read_fresh_and_altered(warehouse: Any, staff: str) -> No
     assert people(wh) == {None: 2, 1: 2, 2: 2, 4: 1}
     fewer = wh.find_view("reports").sql + " HAVING COUNT(*) > 1"
     assert wh.alter_view("reports", fewer).strategy == "from the view"
-    done = wh.alter_view("reports", fewer.replace("> 1", "> 0"))
+    done = wh.alter_view("reports", fewer.replace("(*) > 1", "(*) > 0"))
     assert (done.strategy, done.message) == (
         "from kept rows",
         "The new rows follow from rows that are kept; read again: no base table.",
@@ -106,7 +106,7 @@ def test_zeros_of_either_sign_are_one_row(warehouse: Any, staff: str) -> None:
       SELECT id, CAST(boss AS DOUBLE) AS half FROM staff
       UNION SELECT id, IF(half < 0.5, -0.0D, half / 2) FROM halves) SELECT id, half FROM halves WHERE id < 4"""
     wh.create_view("v", halves, refresh_policy="incremental_strict")
-    assert bag(wh.read("v"))[2, 0.0] == 1
+    assert [str(row["half"]) for row in wh.read("v", where="id = 2 AND half = 0").collect()] == ["0.0"]
     wh.spark.sql(f"UPDATE delta.`{staff}` SET boss = 2 WHERE id < 4")
     wh.refresh("v")
     assert wh.verify("v").holds
@@ -124,8 +124,8 @@ def test_a_recursion_of_which_most_may_be_gone_is_recomputed(
     done = wh.refresh("reports")
     assert done.strategy == "full"
     assert bag(wh.read("reports")) == {(None, 1): 1, (4, 1): 1}
-    record = next(o for o in wh._context.metadata.operations.recent("reports") if o.kind == "propagate")
-    assert "More than 6 rows of a recursion may be gone (chain, rows that may be gone" in record.details["reason"]
+    reasons = [o.details.get("reason", "") for o in wh._context.metadata.operations.recent("reports")]
+    assert any("rows of a recursion may be gone" in reason for reason in reasons)
 
 
 def test_an_endless_recursion_is_stopped(warehouse: Any, staff: str) -> None:
