@@ -101,9 +101,7 @@ class Differentiator:
             elif isinstance(strategy, Stateful) and self.keeps:
                 self._readings[plan] = strategy.present(node, self, keys)
             else:
-                children = [self.reading(child) for child in plan.children]
-                same = all(new is old for new, old in zip(children, plan.children, strict=True))
-                self._readings[plan] = plan if same else plan.with_children(children)
+                self._readings[plan] = plan.rebuilt([self.reading(child) for child in plan.children])
         return self._readings[plan]
 
     # ---- recursion: the rules once more, while only the recursion itself changes

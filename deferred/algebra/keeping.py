@@ -11,7 +11,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import Scan
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Keys, Plan
+from deferred.algebra.plan import Keys, Plan, replaced
 from deferred.algebra.scalar import all_true, column, same
 from deferred.algebra.strategy import OVER_KEPT, RECOMPUTED, Keeping, Stateful, Strategy
 
@@ -47,20 +47,14 @@ def over_support_tables(plan: Plan, made: Container[str]) -> Plan:
     So the support tables of a view are filled one from the other, each with one look at the base tables above them, and
     the view from all of them. What occurs twice stays one object.
     """
-    done: dict[Plan, Plan] = {}
 
-    def over(node: Plan) -> Plan:
-        if node not in done:
-            strategy = node.strategy
-            if isinstance(strategy, Keeping):
-                done[node] = pick(strategy.past(node, None), node.columns) if strategy.support in made else node
-            else:
-                children = [over(child) for child in node.children]
-                same = all(new is old for new, old in zip(children, node.children, strict=True))
-                done[node] = node if same else node.with_children(children)
-        return done[node]
+    def held(node: Plan) -> Plan | None:
+        strategy = node.strategy
+        if not isinstance(strategy, Keeping):
+            return None
+        return pick(strategy.past(node, None), node.columns) if strategy.support in made else node
 
-    return over(plan)
+    return replaced(plan, held)
 
 
 def looked_up(plan: Plan, keys: Keys | None) -> Plan:

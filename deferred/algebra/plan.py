@@ -187,6 +187,11 @@ class Plan(ABC):
     def with_children(self, children: Sequence[Plan]) -> Plan:
         """The same node over other inputs."""
 
+    def rebuilt(self, children: Sequence[Plan]) -> Plan:
+        """The node over these inputs: itself where they are its own, so that what is shared stays one object."""
+        same = all(new is old for new, old in zip(children, self.children, strict=True))
+        return self if same else self.with_children(children)
+
     @property
     @abstractmethod
     def expressions(self) -> tuple[Scalar, ...]:
@@ -532,9 +537,22 @@ def transformed(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
 
     def visit(node: Plan) -> Plan:
         if node not in done:
-            children = tuple(map(visit, node.children))
-            same = all(new is old for new, old in zip(children, node.children, strict=True))
-            done[node] = change(node if same else node.with_children(children))
+            done[node] = change(node.rebuilt([visit(child) for child in node.children]))
+        return done[node]
+
+    return visit(plan)
+
+
+def replaced(plan: Plan, by: Callable[[Plan], Plan | None]) -> Plan:
+    """The plan with other nodes in the place of some, the outermost first: what is replaced is not looked into.
+
+    Where `by` returns None, a node stays. Shared subplans stay shared.
+    """
+    done: dict[Plan, Plan] = {}
+
+    def visit(node: Plan) -> Plan:
+        if node not in done:
+            done[node] = by(node) or node.rebuilt([visit(child) for child in node.children])
         return done[node]
 
     return visit(plan)

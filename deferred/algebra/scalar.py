@@ -5,11 +5,23 @@ The algebra treats an expression as opaque except for the columns it reads, its 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sqlglot import exp
 
 Scalar = exp.Expr
+
+COMPARISONS: Mapping[type[Scalar], Callable[[Any, Any], Any]] = {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}
+"""Comparisons of values that are not NULL, in Python's operators."""
 
 
 def column(name: str) -> exp.Column:

@@ -97,9 +97,7 @@ class _Trees:
                     return found
         if isinstance(node, OuterJoin) and node.kind in (SEMI, ANTI):
             return self._semi(node)
-        children = [self.visit(child) for child in node.children]
-        same = all(new is old for new, old in zip(children, node.children, strict=True))
-        return node if same else node.with_children(children)
+        return node.rebuilt([self.visit(child) for child in node.children])
 
     # ---- ε over joins
 

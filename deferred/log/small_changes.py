@@ -10,10 +10,9 @@ and nothing was lost but a look at the log.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,7 +20,7 @@ from urllib.parse import unquote
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT
-from deferred.algebra.scalar import conjuncts, is_column
+from deferred.algebra.scalar import COMPARISONS, conjuncts, is_column
 from deferred.algebra.types import Columns, as_read
 from deferred.spark.driver import exact_type
 
@@ -36,14 +35,6 @@ COMMITS = 256
 BYTES = 16 * 2**20
 """Files of more bytes in all are left to Spark."""
 
-COMPARISONS: Mapping[type[exp.Expr], Callable[[Any, Any], bool]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
-}
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
 """Literals that Spark compares exactly with whole numbers, and with decimals of up to 28 digits."""
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.bags import BATCH, GONE, alias, column, net, select, written_out
 from deferred.algebra.operators import Stored, Temporary
 from deferred.algebra.operators.scan import tables_of
-from deferred.algebra.plan import Plan, inputs_first
+from deferred.algebra.plan import Plan, inputs_first, replaced
 from deferred.algebra.sharing import VIEW, Shared, Sharing, kept_before, of_view, over_shared, over_view
 from deferred.algebra.strategy import Keeping, kept_nodes
 from deferred.maintenance import support
@@ -44,7 +44,7 @@ class Carried:
                 results[name] = temporaries.compute(name, rows_at(self.definition, contents, cut))
                 made[contents] = supports[name] = Temporary(name, contents.columns)
         definition = replace(self.definition, results=results)
-        return Carried(_with_plan(definition, _replaced(definition.plan, made)), supports)
+        return Carried(_with_plan(definition, replaced(definition.plan, made.get)), supports)
 
 
 def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | None:
@@ -94,17 +94,3 @@ def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: 
 def _with_plan(definition: Definition, plan: Plan) -> Definition:
     assert definition.bound is not None
     return replace(definition, bound=replace(definition.bound, plan=plan))
-
-
-def _replaced(plan: Plan, by: Mapping[Plan, Plan]) -> Plan:
-    """The plan with some of its nodes replaced."""
-    done: dict[Plan, Plan] = dict(by)
-
-    def visit(node: Plan) -> Plan:
-        if node not in done:
-            children = [visit(child) for child in node.children]
-            same = all(new is old for new, old in zip(children, node.children, strict=True))
-            done[node] = node if same else node.with_children(children)
-        return done[node]
-
-    return visit(plan)

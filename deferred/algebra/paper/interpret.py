@@ -11,18 +11,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from deferred.algebra.scalar import Scalar
+from deferred.algebra.scalar import COMPARISONS, Scalar
 
 Row = tuple[Any, ...]
 Interpretation = Callable[[Row], Any]
 
 _STRICT: dict[type[Scalar], Callable[[Any, Any], Any]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
+    **COMPARISONS,
     exp.Add: operator.add,
     exp.Sub: operator.sub,
     exp.Mul: operator.mul,

@@ -10,7 +10,7 @@ and on other types, it is left open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -32,7 +32,7 @@ from deferred.algebra.relevance.constants import (
     kind_of,
     place,
 )
-from deferred.algebra.scalar import Scalar
+from deferred.algebra.scalar import COMPARISONS, Scalar
 
 if TYPE_CHECKING:
     import z3
@@ -191,7 +191,7 @@ class Logic:
         if isinstance(e, (exp.NullSafeEQ, exp.NullSafeNEQ)):
             equal = self._null_safe(self.value(e.this), self.value(e.expression))
             return equal if isinstance(e, exp.NullSafeEQ) else Truth(equal.false, equal.true)
-        if type(e) in _COMPARISONS:
+        if type(e) in COMPARISONS:
             return self._compared(type(e), self.value(e.this), self.value(e.expression))
         return self._as_truth(self.value(e))
 
@@ -243,7 +243,7 @@ class Logic:
         places = self._places(left, right)
         if places is None:
             return self._open(left, right)
-        holds = _COMPARISONS[operator](*places)
+        holds = COMPARISONS[operator](*places)
         present = self._all(self._not(left.null), self._not(right.null))
         return Truth(self._all(present, holds), self._all(present, self._not(holds)))
 
@@ -451,16 +451,8 @@ class Logic:
         return self.z3.Or([*formulas, self._false])
 
 
-_COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
-    exp.EQ: lambda a, b: a == b,
-    exp.NEQ: lambda a, b: a != b,
-    exp.LT: lambda a, b: a < b,
-    exp.LTE: lambda a, b: a <= b,
-    exp.GT: lambda a, b: a > b,
-    exp.GTE: lambda a, b: a >= b,
-}
 _CONDITIONS = (
-    *_COMPARISONS,
+    *COMPARISONS,
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
 
