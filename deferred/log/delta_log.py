@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar
 from urllib.parse import unquote
 
 from deferred.algebra.nested import extends
@@ -32,6 +32,8 @@ FEED = "delta.enableChangeDataFeed"
 
 READERS = 8
 """The number of commits that are read at once: in an object store each of them is a round trip."""
+
+T = TypeVar("T")
 
 TICK = timedelta(microseconds=1)
 """The smallest difference between two times in the ledger."""
@@ -194,9 +196,7 @@ class DeltaLog:
         newest, size = self.version, 4
         while newest > after:
             oldest = max(after + 1, newest - size + 1)
-            with ThreadPoolExecutor(READERS) as readers:
-                piece = list(readers.map(self._read, range(newest, oldest - 1, -1)))
-            for commit in piece:
+            for commit in self._each(self._read, range(newest, oldest - 1, -1)):
                 if commit is None:
                     return
                 yield commit
@@ -206,8 +206,8 @@ class DeltaLog:
         """One commit, from the file of its version; None where the file is gone."""
         path = commit_file(version)
         try:
-            with self._files.open_input_stream(path) as stream:
-                info = _commit_info(TextIOWrapper(stream, encoding="utf-8"))
+            with self._text(path) as lines:
+                info = _commit_info(lines)
         except FileNotFoundError:
             return None
         milliseconds = info.get("inCommitTimestamp") or info.get("timestamp")
@@ -224,8 +224,8 @@ class DeltaLog:
         """A file that the changes of a version are in and that no longer exists, None if all are there."""
         path = commit_file(version)
         try:
-            with self._files.open_input_stream(path) as stream:
-                actions = [json.loads(line) for line in TextIOWrapper(stream, encoding="utf-8") if line.strip()]
+            with self._text(path) as lines:
+                actions = [json.loads(line) for line in lines if line.strip()]
         except FileNotFoundError:
             return path
         return self.absent(changed_files(actions))
@@ -260,6 +260,23 @@ class DeltaLog:
     def _files(self) -> FileSystem:
         return files_of(self.location)
 
+    def _text(self, path: str) -> TextIO:
+        """A file of the log. On a local disk it is opened as any file: pyarrow takes longer to load than to read it."""
+        if self._is_local:
+            return open(f"{self.location}/{path}", encoding="utf-8")
+        return TextIOWrapper(self._files.open_input_stream(path), encoding="utf-8")
+
+    @property
+    def _is_local(self) -> bool:
+        return "://" not in self.location
+
+    def _each(self, work: Callable[[int], T], versions: Iterable[int]) -> list[T]:
+        """Some work for each of some versions: side by side where files are far away."""
+        if self._is_local:
+            return list(map(work, versions))
+        with ThreadPoolExecutor(READERS) as readers:
+            return list(readers.map(work, versions))
+
     def opened(self, path: str) -> NativeFile:
         """A file of the table, relative to it, for reading."""
         return self._files.open_input_file(path)
@@ -284,8 +301,7 @@ class DeltaLog:
 
     def reshapings(self, after: int, upto: int) -> list[Reshaping]:
         """The commits later than a version and up to another that gave the table another shape, oldest first."""
-        with ThreadPoolExecutor(READERS) as readers:
-            found = [v for v, is_one in readers.map(self._alters, range(after + 1, upto + 1)) if is_one]
+        found = [v for v, is_one in self._each(self._alters, range(after + 1, upto + 1)) if is_one]
         result = []
         for version in found:
             actions = self._actions(version)
@@ -302,19 +318,14 @@ class DeltaLog:
     def _actions(self, version: int, kind: str = "") -> list[dict[str, Any]]:
         """The actions of a commit, only those whose line has a word in it; none where its file is gone."""
         try:
-            with self._files.open_input_stream(commit_file(version)) as stream:
-                return [
-                    json.loads(line)
-                    for line in TextIOWrapper(stream, encoding="utf-8")
-                    if line.strip() and kind in line
-                ]
+            with self._text(commit_file(version)) as lines:
+                return [json.loads(line) for line in lines if line.strip() and kind in line]
         except FileNotFoundError:
             return []
 
     def all_actions(self, after: int, upto: int) -> list[list[dict[str, Any]]] | None:
         """The actions of the commits later than a version and up to another; None where one was cleaned up."""
-        with ThreadPoolExecutor(READERS) as readers:
-            found = list(readers.map(self._actions, range(after + 1, upto + 1)))
+        found = self._each(self._actions, range(after + 1, upto + 1))
         return found if all(found) else None
 
     def actions(self, version: int, largest: int) -> list[dict[str, Any]] | None:

@@ -17,7 +17,6 @@ from deferred.log.context import Context
 from deferred.log.small_changes import meeting, netted
 from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
-from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
@@ -25,6 +24,8 @@ from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from deferred.maintenance.definition import Definition
 
 
 def base_tables(context: Context, view: ViewRecord) -> list[TableRecord]:

@@ -18,14 +18,9 @@ from deferred.log import ledger, undo
 from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
-from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
-from deferred.maintenance.relevance import relevant
-from deferred.maintenance.rounds import Overestimated
 from deferred.maintenance.settle import confirm, settled, usable
-from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
@@ -41,6 +36,8 @@ from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from deferred.maintenance.strategies import Change
 
 BATCHES_LEFT = 8
 """This many batches that MV shows already may stay in the differential table: removing them is a commit of its own."""
@@ -74,6 +71,13 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
     if dict(cut.versions) == dict(since.versions) and not full:
         _nothing(context, view, cut, work, held, work.warnings[0] if work.warnings else "No base table has changed.")
         return
+    # Most propagates of a schedule find nothing new: what computes is loaded when there is something to compute.
+    from deferred.maintenance import definition as definitions
+    from deferred.maintenance import support
+    from deferred.maintenance.relevance import relevant
+    from deferred.maintenance.rounds import Overestimated
+    from deferred.maintenance.strategies import RECOMPUTE, Choice, Job, choose, reconsidered
+
     definition = definitions.load(context, view)
     for source in tables:
         source_of(context, source).check_columns(definition.read_columns(source.name))

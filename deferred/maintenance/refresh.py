@@ -14,13 +14,10 @@ from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.log.tracking import trusted_again
-from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
 from deferred.maintenance.base_logs import base_tables, synced_tables
 from deferred.maintenance.making import mend
 from deferred.maintenance.operation import Operation, Work, combined, recorded, result
 from deferred.maintenance.propagate import propagate
-from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.scenarios import PARTIAL_FIRST, PROPAGATE_FIRST
 from deferred.maintenance.settle import confirm, settled
 from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, mv_path, pending, pending_rows, view_application
@@ -128,6 +125,10 @@ def rebuild(context: Context, name: str) -> Operation:
 
     The remedy for a lost log, and for tables of the view that are gone or damaged: none of their rows is read.
     """
+    from deferred.maintenance import definition as definitions
+    from deferred.maintenance import support
+    from deferred.maintenance.rounds import at_cut
+
     view = context.metadata.views.get(name)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
         with recorded(context, "rebuild", view) as work:

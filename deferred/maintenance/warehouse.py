@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from deferred import failpoints
+from deferred import failpoints, maintenance
 from deferred.config import Settings, parse_timestamp
 from deferred.errors import DeferredError, InvalidInputError, not_one_of
 from deferred.log import finding, ledger, object_store, tracking, transactions, undo
@@ -19,24 +19,7 @@ from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, source_of, suggested
-from deferred.maintenance import (
-    altering,
-    backfill,
-    following,
-    importing,
-    metrics,
-    notices,
-    operation,
-    reading,
-    recovery,
-    refresh,
-    status,
-    together,
-    verify,
-    views,
-)
-from deferred.maintenance import explain as explaining
-from deferred.maintenance import fresh as freshness
+from deferred.maintenance import following, notices, operation
 from deferred.maintenance.operation import Operation
 from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.showing import Listing
@@ -47,6 +30,25 @@ from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    import deferred.maintenance.altering
+    import deferred.maintenance.backfill
+    import deferred.maintenance.explain
+    import deferred.maintenance.fresh
+    import deferred.maintenance.importing
+    import deferred.maintenance.metrics
+    import deferred.maintenance.reading
+    import deferred.maintenance.recovery
+    import deferred.maintenance.refresh
+    import deferred.maintenance.status
+    import deferred.maintenance.together
+    import deferred.maintenance.verify
+    import deferred.maintenance.views  # noqa: F401
+    from deferred.maintenance.altering import Way
+    from deferred.maintenance.explain import Explanation, Summary
+    from deferred.maintenance.importing import Assessment
+    from deferred.maintenance.recovery import Recovery
+    from deferred.maintenance.verify import Verification
 
 
 LONGEST_RETENTION = 1_000_000
@@ -249,19 +251,19 @@ class Warehouse:
 
     def positions(self) -> dict[str, int]:
         """Returns the newest version that the ledger knows of every tracked table and view."""
-        return reading.positions(self._context)
+        return maintenance.reading.positions(self._context)
 
     def log(self, table_name: str, since: Any = None, until: Any = None) -> DataFrame:
         """Returns the net base log of a table since a time or since tracking: rows deleted (▼) and inserted (▲)."""
-        return reading.net_log(self._context, table_name, since, until)
+        return maintenance.reading.net_log(self._context, table_name, since, until)
 
     def commits(self, table_name: str, since: Any = None, until: Any = None) -> list[LedgerEntry]:
         """Returns the commits of a table, oldest first. Starts no Spark."""
-        return reading.commits(self._context, table_name, since, until)
+        return maintenance.reading.commits(self._context, table_name, since, until)
 
     def irrelevant_commits(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, list[str]]:
         """Returns the versions of a table that do not matter to views that read it, with these. Starts no Spark."""
-        return reading.irrelevant_commits(self._context, table_name, since, until)
+        return maintenance.reading.irrelevant_commits(self._context, table_name, since, until)
 
     # ---- views
 
@@ -282,7 +284,7 @@ class Warehouse:
         options = ViewOptions(
             scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
-        record = views.create(self._context, name, sql, options)
+        record = maintenance.views.create(self._context, name, sql, options)
         following.catch_up(self._context)
         return record
 
@@ -301,28 +303,28 @@ class Warehouse:
         return self._altered(name, sql, stay.replaced(**options))
 
     def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
-        done = altering.alter(self._context, name, sql, options)
+        done = maintenance.altering.alter(self._context, name, sql, options)
         view = self._context.metadata.views.get(name)
         if scenario_of(view).follows_transactions:
             scenario_of(view).makesafe(self._context, view)
         return self._followed(done)
 
-    def plan_alteration(self, name: str, sql: str, **options: Any) -> altering.Way:
+    def plan_alteration(self, name: str, sql: str, **options: Any) -> Way:
         """Returns how `alter_view` would do it: the name of the way, and why. Nothing is written."""
         stay = self._context.metadata.views.get(name).options
-        return altering.planned(self._context, name, sql, stay.replaced(**options))
+        return maintenance.altering.planned(self._context, name, sql, stay.replaced(**options))
 
-    def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[importing.Assessment]:
+    def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[Assessment]:
         """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.
 
         `path` is a dbt project, its manifest.json, a .sql file or a folder of such files; `select` are names, patterns
         such as orders_*, or tag:NAME.
         """
-        return importing.assess(self._context, Path(path), select)
+        return maintenance.importing.assess(self._context, Path(path), select)
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
-        views.drop(self._context, self._context.metadata.views.get(name))
+        maintenance.views.drop(self._context, self._context.metadata.views.get(name))
 
     def views(self) -> Listing[ViewRecord]:
         """Returns all views, by name."""
@@ -369,7 +371,7 @@ class Warehouse:
         known = {name: view for name in views if (view := self.find_view(name)) is not None}
         by_table = {view.table_id: name for name, view in known.items()}
         reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
-        return together.side_by_side(views, reads, work)
+        return maintenance.together.side_by_side(views, reads, work)
 
     def _followed(self, done: Operation) -> Operation:
         """The operation, with what went wrong in views that follow it."""
@@ -377,21 +379,21 @@ class Warehouse:
 
     def rebuild(self, view: str) -> Operation:
         """Recompute a view from its tables as they are, in one atomic commit."""
-        done = refresh.rebuild(self._context, view)
+        done = maintenance.refresh.rebuild(self._context, view)
         return self._followed(done)
 
     def backfill(self, view: str, start: Any, end: Any, step: Any) -> list[Operation]:
         """Step a view through time: after each step it shows exactly the state at that time; it never goes back."""
-        done = backfill.backfill(self._context, view, start, end, step)
+        done = maintenance.backfill.backfill(self._context, view, start, end, step)
         return [*done[:-1], self._followed(done[-1])]
 
     def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> list[Operation]:
         """Fill the view's history table: its rows as of each step, or its changes in each. MV stays as it is."""
-        return backfill.replay_steps(self._context, view, start, end, step, of)
+        return maintenance.backfill.replay_steps(self._context, view, start, end, step, of)
 
     def read_history(self, view: str, of: str = "rows") -> DataFrame:
         """Returns the history table of a view that `replay` has filled; `_as_of` is the end of the step."""
-        return reading.view_history(self._context, view, of)
+        return maintenance.reading.view_history(self._context, view, of)
 
     def read(self, view: str, fresh: bool = False, where: str | None = None, as_of: Any = None) -> DataFrame:
         """Returns the rows of a view, as MV shows them.
@@ -401,41 +403,43 @@ class Warehouse:
         read. A plain read of a view with refresh_on_read refreshes it first if it is older than its target_lag.
         """
         if fresh or as_of is not None:
-            return freshness.fresh_rows(self._context, view, where, _moment(as_of))
-        if reading.is_due(self._context, view):
+            return maintenance.fresh.fresh_rows(self._context, view, where, _moment(as_of))
+        if maintenance.reading.is_due(self._context, view):
             self.refresh(view)
-        return reading.view_rows(self._context, view, where)
+        return maintenance.reading.view_rows(self._context, view, where)
 
     def diff(self, view: str) -> DataFrame:
         """Returns the differential tables ∇MV and ΔMV, netted: changes computed and not yet applied."""
-        return reading.pending_changes(self._context, view)
+        return maintenance.reading.pending_changes(self._context, view)
 
-    def verify(self, view: str) -> verify.Verification:
+    def verify(self, view: str) -> Verification:
         """Check the scenario's invariant and the minimality conditions; an error shows the first rows that differ."""
         following.catch_up(self._context)  # a process may have died between a transaction and its followers
         record = self._context.metadata.views.get(view)
         with operation.recorded(self._context, "verify", record) as work, work.phase("verify"):
-            return verify.verify(self._context, record.name)
+            return maintenance.verify.verify(self._context, record.name)
 
-    def explain(self, view: str) -> explaining.Explanation:
+    def explain(self, view: str) -> Explanation:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
-        return explaining.explain(self._context, self._context.metadata.views.get(view))
+        return maintenance.explain.explain(self._context, self._context.metadata.views.get(view))
 
-    def explain_briefly(self, view: str) -> explaining.Summary:
+    def explain_briefly(self, view: str) -> Summary:
         """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
-        return explaining.summary(self._context, self._context.metadata.views.get(view))
+        return maintenance.explain.summary(self._context, self._context.metadata.views.get(view))
 
     def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
-        return Listing(status.status(self._context))
+        return Listing(maintenance.status.status(self._context))
 
     def metrics(self) -> str:
         """Returns lag, rows, seconds, downtime and failures by view, as OpenMetrics text. Starts no Spark."""
-        return metrics.metrics(self._context)
+        return maintenance.metrics.metrics(self._context)
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""
-        return status.is_fresh(self._context, self._context.metadata.views.get(view), parse_timestamp(moment))
+        return maintenance.status.is_fresh(
+            self._context, self._context.metadata.views.get(view), parse_timestamp(moment)
+        )
 
     def operation(self, operation_id: str) -> Operation:
         """Returns one operation by its id."""
@@ -449,14 +453,14 @@ class Warehouse:
 
     def sql(self, statement: str) -> DataFrame | None:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""
-        return reading.run(self._context, statement, self.transaction)
+        return maintenance.reading.run(self._context, statement, self.transaction)
 
-    def recover(self) -> recovery.Recovery:
+    def recover(self) -> Recovery:
         """Make the metadata database again, after it was lost or restored from an old backup.
 
         What the catalog and Delta's logs say is brought back; `notes` are what they cannot say.
         """
-        return recovery.recover(self._context)
+        return maintenance.recovery.recover(self._context)
 
     def gc(self, retain_hours: float = 168.0) -> dict[str, int]:
         """Remove what nothing needs any more; returns how many of each kind.
@@ -468,7 +472,7 @@ class Warehouse:
             raise InvalidInputError(
                 f"retain_hours must be a number from 0 to {LONGEST_RETENTION:,}, not {retain_hours!r}."
             )
-        return status.gc(self._context, timedelta(hours=retain_hours))
+        return maintenance.status.gc(self._context, timedelta(hours=retain_hours))
 
 
 def _engine(settings: Settings, spark: SparkSession | None) -> Engine:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from deferred.algebra.strategy import support_tables
 from deferred.log.context import Context
 from deferred.log.lease import Held, bar, lease
-from deferred.maintenance import definition as definitions
 from deferred.maintenance.view_tables import (
     differential_application,
     differential_path,
@@ -33,6 +31,9 @@ def propagating(context: Context, view: ViewRecord) -> AbstractContextManager[He
     """Hold the lease for the differential table and the support tables of a view."""
 
     def shut_out(number: int) -> None:
+        from deferred.algebra.strategy import support_tables
+        from deferred.maintenance import definition as definitions
+
         _bar(context, differential_path(view.workings), differential_application(view), number)
         definition = definitions.load(context, view)
         for name in support_tables(definition.plan) if definition.bound is not None else ():

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import (
@@ -24,20 +24,20 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.orm import Session
 
 from deferred import failpoints
 from deferred.errors import MetadataError
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+
 # Not Alembic's default name: Airflow keeps its own history under that, and may live in the same PostgreSQL database.
 VERSION_TABLE = "deferred_revision"
 BUSY_TIMEOUT_MILLISECONDS = 30_000
 CONNECT_TIMEOUT_SECONDS = 10
 SECRET_PARAMETERS = frozenset({"password", "sslpassword", "passfile"})
-
-Upsert = postgresql.Insert | sqlite.Insert
 
 
 class Database:
@@ -92,10 +92,16 @@ class Database:
             revision: str | None = session.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
             return revision
 
-    def insert(self, table: type[Any]) -> Upsert:
+    def insert(self, table: type[Any]) -> postgresql.Insert | sqlite.Insert:
         """Returns an INSERT that takes ON CONFLICT: both databases have it, each in its own dialect."""
         target: Table = table.__table__
-        return postgresql.insert(target) if self.url.get_backend_name() == "postgresql" else sqlite.insert(target)
+        if self.url.get_backend_name() == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert as insert_into_postgresql
+
+            return insert_into_postgresql(target)
+        from sqlalchemy.dialects.sqlite import insert as insert_into_sqlite
+
+        return insert_into_sqlite(target)
 
     def number_after(self, session: Session, table: type[Any]) -> None:
         """Number the rows that come after those that were given their ids; SQLite does so by itself."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.spark.at_driver import joined
 from deferred.spark.session import adopted, checkpointed, settings
 from deferred.spark.statements import Statement, statement_text, translated
 from deferred.sql.dialect import quoted
@@ -193,6 +192,8 @@ class Temporaries:
         first, second = self._results[result.name], self._results[more.name]
         count = first.count + second.count
         if first.rows is not None and second.rows is not None and first.schema is not None and count <= HELD_ROWS:
+            from deferred.spark.at_driver import joined  # it knows all operators, which take a moment to load
+
             return self.hold(step, joined([first.rows, second.rows]), _with_nulls(first.schema))
         with translated():
             frame = self._spark.table(self.ready(result).name).union(self._spark.table(self.ready(more).name))

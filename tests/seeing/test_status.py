@@ -126,3 +126,18 @@ def test_a_hundred_views_at_once(tmp_path: object, shop: Shop) -> None:
         begun, before = time.process_time(), os.times()
         assert len(warehouse.status()) == 43
         assert time.process_time() - begun < 1.0, before
+
+
+@pytest.mark.parametrize("command", [["status"], ["propagate", "largest"], ["refresh", "largest"], ["history"]])
+def test_a_command_with_nothing_to_compute_loads_nothing_that_computes(shop: Shop, command: list[str]) -> None:
+    """What takes longest about a small command is loading: neither Spark, nor Arrow, nor the rules of the algebra."""
+    code = (
+        "import sys\nfrom deferred.cli import main\ntry:\n    main(sys.argv[1:])\nfinally:\n"
+        "    print(' '.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-q", *command], cwd=shop.folder, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "deferred.maintenance.warehouse" in loaded
+    assert not loaded & {"pyspark", "pyarrow", "pandas", "z3", "deferred.algebra.operators", "deferred.sql.bind"}

@@ -16,12 +16,13 @@ from deferred.log.delta_log import FEED, DeltaLog
 from deferred.log.locating import Given
 from deferred.log.small_changes import small_changes
 from deferred.log.sources.source import Source
-from deferred.log.touched import Commits, Touched
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from deferred.log.touched import Touched
 
 
 class ChangeFeed(Source):
@@ -83,6 +84,8 @@ class ChangeFeed(Source):
         return select([*map(column, names), alias(sign, COUNT)], feed)
 
     def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        from deferred.log.touched import Commits  # it decides with a solver, which most commands do without
+
         commits = Commits(self.log, after, {name: as_read(type_) for name, type_ in self.columns})
         return map(commits.touched, range(after + 1, upto + 1))
 

@@ -18,12 +18,13 @@ from deferred.errors import DeferredError, InvalidInputError, LogLostError, Stor
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
 from deferred.log.locating import Given, Place, located
-from deferred.log.touched import Touched
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from deferred.log.touched import Touched
 
 _NEVER_WRITTEN = (
     "DELTA_MISSING_CHANGE_DATA",
