@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deferred.demo.plot import svg
+from deferred.demo.plot import draw
 from deferred.demo.step import Step
 from deferred.maintenance.scenarios import BY_NAME
 from deferred.sql.dialect import delta_table, text
@@ -27,7 +27,7 @@ ARRIVALS = 3
 """Transactions that arrive before a refresh."""
 ARRIVING = 100
 """Rows of each."""
-PLOT = "scenarios.svg"
+PLOT = "scenarios.png"
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,11 @@ class Many:
             for name, seconds in zip(names, (m.write, m.propagate, m.refresh), strict=True)
             if seconds is not None
         )
-        (self.folder / PLOT).write_text(
-            svg(
-                f"Seconds, over {self.sales:,} purchases",
-                names,
-                [(m.way, (m.write, m.propagate or 0.0, m.refresh)) for m in measured],
-            ),
-            encoding="utf-8",
+        draw(
+            self.folder / PLOT,
+            f"Seconds, over {self.sales:,} purchases",
+            names,
+            [(m.way, (m.write, m.propagate or 0.0, m.refresh)) for m in measured],
         )
         return Step(
             f"Seconds, measured just now (the plot is {self.folder / PLOT}).",
