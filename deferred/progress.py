@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deferred.maintenance.notices import Event
+
+
+EVERY = 10.0
+"""Seconds between two lines about the same work, where no live line shows it."""
 
 
 @dataclass
@@ -32,19 +38,35 @@ class Progress:
         else:
             self.current = event
         if event.moment == "PHASE":
-            self.say(f"{event.view} {event.kind}: {event.phase}")
+            self.say(f"{event.view} {event.kind}: {event.phase}{_changed(event, ', ')}")
         elif event.moment == "COMPLETE":
             rows = ", ".join(f"{number} {what}" for what, number in event.rows.items() if number)
             taken = sum(event.seconds.values())
             self.say(f"{event.view} {event.kind}: done in {taken:.1f} s{f', rows: {rows}' if rows else ''}")
 
+    @contextmanager
+    def repeated(self, say: Callable[[str], None], every: float = EVERY) -> Iterator[None]:
+        """Says the present state again and again while the block runs, where work takes that long."""
+        ended = threading.Event()
+
+        def tell() -> None:
+            while not ended.wait(every):
+                if self.current is not None:
+                    say(self.line())
+
+        threading.Thread(target=tell, name="progress", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
     def line(self) -> str:
-        """Returns the present state: phase, tasks, seconds, time left."""
+        """Returns the present state: phase, rows, tasks, seconds, time left."""
         event = self.current
         if event is None:
             return f"{self.doing} …"
         elapsed = time.monotonic() - self.begun
-        parts = [f"{event.view} {event.kind}", event.phase or "begins"]
+        parts = [f"{event.view} {event.kind}", f"{event.phase or 'begins'}{_changed(event, ' · ')}"]
         tasks = self.tasks()
         if tasks is not None:
             parts.append(f"{tasks[0]} of {tasks[1]} Spark tasks")
@@ -68,3 +90,9 @@ class Progress:
             "Run the same command to go on from here; `deferred status` shows what is left to do."
         )
         return "\n".join(said)
+
+
+def _changed(event: Event, before: str) -> str:
+    """The number of changed rows that are worked on, once it is known."""
+    rows = event.rows.get("read", 0)
+    return f"{before}{rows:,} changed row{'' if rows == 1 else 's'}" if rows else ""

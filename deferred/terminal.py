@@ -102,7 +102,7 @@ def _line(console: Console, progress: Progress) -> AbstractContextManager[Any]:
         return nullcontext()
     if not console.is_terminal:
         progress.say = lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
-        return nullcontext()
+        return progress.repeated(progress.say)
     from rich.live import Live
     from rich.spinner import Spinner
     from rich.text import Text

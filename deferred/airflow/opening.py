@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from deferred.errors import (
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from deferred.maintenance.notices import Listener
     from deferred.maintenance.warehouse import Warehouse
 
 PATIENCE = 10.0
@@ -39,14 +40,18 @@ PASSING = (LeaseLostError, MetadataError, SparkFailure, StorageError, Transactio
 
 @contextmanager
 def opened(
-    config: str | None, metadata_conn_id: str | None = None, requested_by: str | None = None, patience: float = PATIENCE
+    config: str | None,
+    metadata_conn_id: str | None = None,
+    requested_by: str | None = None,
+    patience: float = PATIENCE,
+    listeners: Sequence[Listener] = (),
 ) -> Iterator[Warehouse]:
     """The warehouse of a configuration; its metadata database may be an Airflow Connection."""
     from deferred.maintenance.warehouse import Warehouse
 
     url = metadata_url(BaseHook.get_connection(metadata_conn_id)) if metadata_conn_id else None
     with Warehouse.open(
-        configured(config), metadata_url=url, requested_by=requested_by, patience=patience
+        configured(config), metadata_url=url, requested_by=requested_by, patience=patience, listeners=listeners
     ) as warehouse:
         yield warehouse
 

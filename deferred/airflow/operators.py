@@ -14,6 +14,7 @@ from deferred.airflow.form import Request
 from deferred.airflow.opening import explained, opened, requester, waiting_since
 from deferred.config import parse_timestamp
 from deferred.options import ViewOptions
+from deferred.progress import Progress
 from deferred.sql.viewfile import ViewFile
 
 if TYPE_CHECKING:
@@ -65,10 +66,13 @@ class DeferredOperator(BaseOperator):
         self.lease_timeout = lease_timeout
 
     def execute(self, context: Context) -> Any:
+        progress = Progress()
         with (
             explained(log, waiting_since(context), self.lease_timeout),
-            opened(self.config, self.metadata_conn_id, requester(context)) as warehouse,
+            opened(self.config, self.metadata_conn_id, requester(context), listeners=[progress]) as warehouse,
+            progress.repeated(log.info),
         ):
+            progress.tasks = warehouse.tasks
             return self.work(warehouse, context)
 
     def work(self, warehouse: Warehouse, context: Context) -> Any:

@@ -155,7 +155,9 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
     )
     log.info("%s of %s begins, operation %s", kind, view.name, work.id)
     start = _event(context, kind, view, work)
-    work.told = lambda phase: announce(context.listeners, replace(start, moment="PHASE", phase=phase, at=utc_now()))
+    work.told = lambda phase: announce(
+        context.listeners, replace(start, moment="PHASE", phase=phase, rows=_rows(work), at=utc_now())
+    )
     announce(context.listeners, start)
     try:
         with context.engine.meaning(view.definition.settings):
@@ -194,9 +196,12 @@ def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
 
 
 def _ended(start: Event, work: Work, error: BaseException | None = None) -> Event:
-    rows = {"read": work.rows_read, "deleted": work.rows_deleted, "inserted": work.rows_inserted}
     moment: Literal["COMPLETE", "FAIL"] = "COMPLETE" if error is None else "FAIL"
-    return replace(start, moment=moment, rows=rows, seconds=dict(work.phases), error=error, at=utc_now())
+    return replace(start, moment=moment, rows=_rows(work), seconds=dict(work.phases), error=error, at=utc_now())
+
+
+def _rows(work: Work) -> dict[str, int]:
+    return {"read": work.rows_read, "deleted": work.rows_deleted, "inserted": work.rows_inserted}
 
 
 def _fields(work: Work, details: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,11 @@ import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.spark import temporaries
+from deferred.spark.engine import Engine
 from tests.conftest import ConnectServer, connected
 from tests.engine.conftest import with_tables
 from tests.engine.support import assert_fresh, bag, mv, recomputed, refused
+from tests.spark.test_tasks import watched
 
 pytestmark = pytest.mark.slow
 
@@ -236,3 +238,13 @@ def test_a_process_ends_when_its_server_is_gone(wh: Any, server: ConnectServer, 
     proxy.cut()
     process.communicate("\n", timeout=60)
     assert process.returncode == 0
+
+
+def test_how_far_the_server_has_come(server: ConnectServer) -> None:
+    """It tells its clients every two seconds."""
+    with connected(server.remote) as session:
+        engine = Engine(session)
+        seen = watched(engine, milliseconds=1000, tasks=6)
+        assert 6 in {total for _, total in seen}
+        assert engine.tasks() is None
+        engine.release()

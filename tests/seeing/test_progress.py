@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import queue
 import signal
 import subprocess
 import sys
@@ -31,8 +32,21 @@ def test_the_line() -> None:
     progress.tasks = lambda: (3, 8)
     progress(event("PHASE", phase="compute"))
     assert progress.line() == "v refresh · compute · 3 of 8 Spark tasks · 0 s"
+    progress(event("PHASE", phase="write", rows={"read": 1200}))
+    assert progress.line() == "v refresh · write · 1,200 changed rows · 3 of 8 Spark tasks · 0 s"
     progress(event("COMPLETE"))
     assert progress.line() == "Refreshing v …"
+
+
+def test_lines_about_work_that_takes_long() -> None:
+    """Where no live line shows it: the same, again and again, until the work ends."""
+    progress, said = Progress("Refreshing v"), queue.Queue[str]()
+    progress.tasks = lambda: (3, 8)
+    with progress.repeated(said.put, every=0.01):
+        progress(event("PHASE", phase="compute"))
+        assert said.get(timeout=30) == "v refresh · compute · 3 of 8 Spark tasks · 0 s"
+        assert said.get(timeout=30).startswith("v refresh · compute")
+        progress(event("COMPLETE"))
 
 
 def test_what_is_said_after_ctrl_c() -> None:
