@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from PIL import Image, ImageDraw, ImageFont
+
 COLOURS = ("#4c78a8", "#bab0ac", "#e45756")
 LEFT, WIDTH, BAR, GAP, TOP, MARGIN = 360, 1040, 28, 28, 140, 32
 """Pixels: twice as many as a page shows, so that letters are sharp on any screen."""
@@ -13,7 +15,6 @@ LEFT, WIDTH, BAR, GAP, TOP, MARGIN = 360, 1040, 28, 28, 140, 32
 def draw(file: Path, title: str, names: Sequence[str], groups: Sequence[tuple[str, Sequence[float]]]) -> None:
     """Draw groups of horizontal bars, one bar per name, each with its value beside it.
 
-    >>> from PIL import Image
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw(Path(folder, "plot.png"), "Seconds", ["write", "refresh"], [("plain", [0.5, 2.0])])
@@ -21,14 +22,14 @@ def draw(file: Path, title: str, names: Sequence[str], groups: Sequence[tuple[st
     >>> [[plot.getpixel((x, TOP + row * BAR)) for x in range(LEFT, LEFT + WIDTH)].count((255,) * 3) for row in (0, 1)]
     [780, 0]
     """
-    from PIL import Image, ImageDraw, ImageFont
-
     height = TOP + sum(len(values) * BAR + GAP for _, values in groups)
     image = Image.new("RGB", (LEFT + WIDTH + 140, height), "white")
     drawing = ImageDraw.Draw(image)
     large, plain = ImageFont.load_default(32), ImageFont.load_default(24)
 
-    def write(x: float, y: float, text: str, anchor: str = "lm", font: object = plain) -> None:
+    def write(
+        x: float, y: float, text: str, anchor: str = "lm", font: ImageFont.FreeTypeFont | ImageFont.ImageFont = plain
+    ) -> None:
         drawing.text((x, y), text, fill="black", anchor=anchor, font=font)
 
     write(MARGIN, 44, title, font=large)

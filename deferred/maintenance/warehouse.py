@@ -186,21 +186,21 @@ class Warehouse:
         """Stop tracking a table that no view reads; the table itself stays."""
         tracking.untrack(self._context, name)
 
-    def tables(self) -> list[TableRecord]:
+    def tables(self) -> Listing[TableRecord]:
         """Returns all tracked tables, by name; the table of every view is one of them."""
-        return self._context.metadata.tables.all()
+        return Listing(self._context.metadata.tables.all())
 
-    def base_tables(self) -> list[TableRecord]:
+    def base_tables(self) -> Listing[TableRecord]:
         """The tables that were tracked; the views' own tables are not among them."""
-        return [record for record in self.tables() if is_tracked(record)]
+        return Listing(record for record in self.tables() if is_tracked(record))
 
     def transaction(self) -> transactions.Transaction:
         """Several changes of several tables: one timestamp, all or nothing for every view."""
         return transactions.Transaction(self._context, partial(following.follow, self._context))
 
-    def transactions(self) -> list[TransactionRecord]:
+    def transactions(self) -> Listing[TransactionRecord]:
         """Returns the transactions that have not ended: running, interrupted, or failed and not yet undone."""
-        return self._context.metadata.transactions.pending()
+        return Listing(self._context.metadata.transactions.pending())
 
     def resolve_transaction(self, transaction: str, how: str) -> undo.Resolution:
         """Bring a transaction to its end that could not be undone; `how` is 'retry', 'undo' or 'keep'.
@@ -257,9 +257,9 @@ class Warehouse:
         """Returns the net base log of a table since a time or since tracking: rows deleted (▼) and inserted (▲)."""
         return maintenance.reading.net_log(self._context, table_name, since, until)
 
-    def commits(self, table_name: str, since: Any = None, until: Any = None) -> list[LedgerEntry]:
+    def commits(self, table_name: str, since: Any = None, until: Any = None) -> Listing[LedgerEntry]:
         """Returns the commits of a table, oldest first. Starts no Spark."""
-        return maintenance.reading.commits(self._context, table_name, since, until)
+        return Listing(maintenance.reading.commits(self._context, table_name, since, until))
 
     def irrelevant_commits(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, list[str]]:
         """Returns the versions of a table that do not matter to views that read it, with these. Starts no Spark."""
@@ -382,14 +382,14 @@ class Warehouse:
         done = maintenance.refresh.rebuild(self._context, view)
         return self._followed(done)
 
-    def backfill(self, view: str, start: Any, end: Any, step: Any) -> list[Operation]:
+    def backfill(self, view: str, start: Any, end: Any, step: Any) -> Listing[Operation]:
         """Step a view through time: after each step it shows exactly the state at that time; it never goes back."""
         done = maintenance.backfill.backfill(self._context, view, start, end, step)
-        return [*done[:-1], self._followed(done[-1])]
+        return Listing([*done[:-1], self._followed(done[-1])])
 
-    def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> list[Operation]:
+    def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> Listing[Operation]:
         """Fill the view's history table: its rows as of each step, or its changes in each. MV stays as it is."""
-        return maintenance.backfill.replay_steps(self._context, view, start, end, step, of)
+        return Listing(maintenance.backfill.replay_steps(self._context, view, start, end, step, of))
 
     def read_history(self, view: str, of: str = "rows") -> DataFrame:
         """Returns the history table of a view that `replay` has filled; `_as_of` is the end of the step."""
