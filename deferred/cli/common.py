@@ -33,7 +33,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def _views_beginning(incomplete: str) -> list[str]:
+def views_beginning(incomplete: str) -> list[str]:
     """The names of views, for the completion of a shell: none where there is no warehouse."""
     from deferred.metadata import Metadata
 
@@ -46,11 +46,11 @@ def _views_beginning(incomplete: str) -> list[str]:
 
 ViewName = Annotated[
     str,
-    typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False, autocompletion=_views_beginning),
+    typer.Argument(metavar="VIEW", help="Name of a view.", show_default=False, autocompletion=views_beginning),
 ]
 ViewNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False, autocompletion=_views_beginning),
+    typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False, autocompletion=views_beginning),
 ]
 All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
 Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, Limit, ViewName, app, check_moments, opened
+from deferred.cli.common import Json, Limit, ViewName, app, check_moments, opened, views_beginning
 
 if TYPE_CHECKING:
     from deferred.metadata import TableRecord
@@ -82,7 +82,10 @@ def _explain_against(view: str, file: Path, as_json: bool) -> None:
 @app.command()
 def status(
     view: Annotated[
-        str | None, typer.Argument(metavar="[VIEW]", help="One view, with its lineage.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[VIEW]", help="One view, with its lineage.", show_default=False, autocompletion=views_beginning
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --watch.")] = 5.0,
@@ -120,7 +123,9 @@ def _named(views: list[dict[str, Any]], tables: list[TableRecord]) -> tuple[list
 
 @app.command()
 def history(
-    view: Annotated[str | None, typer.Argument(metavar="[VIEW]", show_default=False)] = None,
+    view: Annotated[
+        str | None, typer.Argument(metavar="[VIEW]", show_default=False, autocompletion=views_beginning)
+    ] = None,
     limit: Annotated[int, typer.Option(min=1)] = 20,
     as_json: Json = False,
 ) -> None:
@@ -133,7 +138,13 @@ def history(
 @app.command()
 def report(
     views: Annotated[
-        list[str] | None, typer.Argument(metavar="[VIEW...]", help="In detail; all by default.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[VIEW...]",
+            help="In detail; all by default.",
+            show_default=False,
+            autocompletion=views_beginning,
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path("deferred-report.html"),
     as_json: Json = False,
