@@ -50,7 +50,7 @@ ViewName = Annotated[
 ]
 ViewNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VIEW...", help="Names of views.", show_default=False, autocompletion=views_beginning),
+    typer.Argument(metavar="VIEW", help="Names of views.", show_default=False, autocompletion=views_beginning),
 ]
 All = Annotated[bool, typer.Option("--all", help="All views, each after those that it reads.")]
 Until = Annotated[str | None, typer.Option(help="A moment in the past, ISO 8601; the present by default.")]

@@ -84,7 +84,7 @@ def status(
     view: Annotated[
         str | None,
         typer.Argument(
-            metavar="[VIEW]", help="One view, with its lineage.", show_default=False, autocompletion=views_beginning
+            metavar="VIEW", help="One view, with its lineage.", show_default=False, autocompletion=views_beginning
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
@@ -124,7 +124,7 @@ def _named(views: list[dict[str, Any]], tables: list[TableRecord]) -> tuple[list
 @app.command()
 def history(
     view: Annotated[
-        str | None, typer.Argument(metavar="[VIEW]", show_default=False, autocompletion=views_beginning)
+        str | None, typer.Argument(metavar="VIEW", show_default=False, autocompletion=views_beginning)
     ] = None,
     limit: Annotated[int, typer.Option(min=1)] = 20,
     as_json: Json = False,
@@ -140,7 +140,7 @@ def report(
     views: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[VIEW...]",
+            metavar="VIEW",
             help="In detail; all by default.",
             show_default=False,
             autocompletion=views_beginning,
