@@ -21,7 +21,7 @@ def create(
             help="A view file, or the name of one in the views folder, or of a new view with its query.",
         ),
     ],
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="SELECT …", show_default=False)] = None,
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="SELECT …", show_default=False)] = None,
     scenario: Annotated[str | None, typer.Option(help=f"One of {', '.join(SCENARIOS)}.")] = None,
     refresh_policy: Annotated[str | None, typer.Option(help=f"One of {', '.join(REFRESH_POLICIES)}.")] = None,
     propagate_every: Annotated[str | None, typer.Option(help="Such as 1h.")] = None,
