@@ -55,15 +55,18 @@ def explain(
     against: Annotated[
         Path | None, typer.Option(help="A view file: show how the view would be changed to what it says.")
     ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Also the equations, and the SQL that a propagate runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how a view is maintained, what it costs and what would be cheaper; equations, SQL and reasons."""
+    """Show in words how a view is maintained, what that costs now, and what would be cheaper."""
     if against is not None:
         _explain_against(view, against, as_json)
         return
     with opened(f"Explaining {view}") as warehouse:
         explanation = warehouse.explain(view)
-    terminal.answer(explanation.to_dict(), as_json, lambda: terminal.say(str(explanation)))
+    terminal.answer(
+        explanation.to_dict(), as_json, lambda: terminal.say(str(explanation) if sql else explanation.words())
+    )
 
 
 def _explain_against(view: str, file: Path, as_json: bool) -> None:

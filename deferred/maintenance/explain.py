@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -16,7 +16,7 @@ from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.base_logs import unread
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.strategies import choose
-from deferred.metadata import TableRecord, ViewRecord
+from deferred.metadata import OperationRecord, TableRecord, ViewRecord
 from deferred.sql.dialect import text
 
 
@@ -53,6 +53,18 @@ class Explanation:
 
     def __str__(self) -> str:
         parts = [
+            self.words(),
+            f"In the paper's notation: {self.query}",
+            "Changes, evaluated after the update:",
+            *(f"  {line}" for line in self.equations),
+            "SQL that a propagate runs when all its tables have changed:",
+            self.sql,
+        ]
+        return "\n".join(parts)
+
+    def words(self) -> str:
+        """The explanation without equations and SQL."""
+        parts = [
             f"View {self.view}, scenario {self.scenario}: {self.invariant}",
             f"Strategy: {self.strategy}. {self.reason}",
             *(f"  {name}: {_written(cost)}" for name, cost in self.estimates.items()),
@@ -62,16 +74,11 @@ class Explanation:
             *(f"  {line}" for line in self.costs),
             "What would make it cheaper:",
             *(f"  {line}" for line in self.cheaper or ("Nothing that is known.",)),
-            f"In the paper's notation: {self.query}",
-            "Changes, evaluated after the update:",
-            *(f"  {line}" for line in self.equations),
             *(["Rows that can matter to the view:"] if self.relevance else []),
             *(f"  {table}: {condition or 'all'}" for table, condition in self.relevance.items()),
             f"partial_refresh: {self.apply}",
             *(f"Note: {note}" for note in self.notes),
             *(f"Setting: {name} = {value}" for name, value in self.settings.items()),
-            "SQL that a propagate runs when all its tables have changed:",
-            self.sql,
         ]
         return "\n".join(parts)
 
@@ -138,15 +145,23 @@ def _costs(context: Context, view: ViewRecord, definition: definitions.Definitio
         phases = {name: sum(op.seconds.get(name, 0.0) for op in computed) for op in computed for name in op.seconds}
         slowest = max(phases, key=lambda name: phases[name])
         yield (
-            f"The last {len(computed)} propagates read {sum(op.rows_read for op in computed):,} changed rows in "
+            f"{_last(computed, 'propagate')} read {_counted(sum(op.rows_read for op in computed), 'changed row')} in "
             f"{seconds:.2f} s; most of it, {phases[slowest]:.2f} s, was the phase {slowest}."
         )
     applied = [op for op in recent if "apply" in op.seconds]
     if applied:
         downtime = [op.seconds["apply"] for op in applied]
-        yield f"The last {len(applied)} commits to the view took {min(downtime):.2f} to {max(downtime):.2f} s."
+        yield f"{_last(applied, 'commit')} to the view took {max(downtime):.2f} s{' at most' * (len(applied) > 1)}."
     if not computed and not applied:
         yield "Nothing was propagated or applied so far."
+
+
+def _last(done: Sequence[OperationRecord], what: str) -> str:
+    return f"The last {what}" if len(done) == 1 else f"The last {len(done)} {what}s"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _cheaper(context: Context, view: ViewRecord, definition: definitions.Definition) -> tuple[str, ...]:
