@@ -141,3 +141,15 @@ def test_a_command_with_nothing_to_compute_loads_nothing_that_computes(shop: Sho
     loaded = set(done.stderr.split())
     assert "deferred.maintenance.warehouse" in loaded
     assert not loaded & {"pyspark", "pyarrow", "pandas", "z3", "deferred.algebra.operators", "deferred.sql.bind"}
+
+
+def test_a_view_explained_in_words(project: Project) -> None:
+    _, words, _ = project.run("explain", "big_sales")
+    assert "The last 5 propagates read 15 changed rows in 3.50 s; most of it, 2.50 s, was the phase compute." in words
+    assert "What would make it cheaper:" in words
+    assert "SELECT" not in words
+    _, all_, _ = project.run("explain", "big_sales", "--sql")
+    assert all_.startswith(words.rstrip())
+    assert "▲V = " in all_
+    assert "SELECT" in all_
+    assert project.json("explain", "big_sales")["costs"][0] in words
