@@ -179,6 +179,7 @@ EFFECTS = {
         {
             "demo/retail.py": "makes example tables",
             "demo/many.py": "makes example tables",
+            "demo/plot.py": "makes a plot",
             "airflow/__main__.py": "makes example tables",
             "log/locating.py": "names it in a message",
         },
@@ -210,7 +211,6 @@ EFFECTS = {
             "airflow/local.py": "the demo's own folder",
             "airflow/decide.py": "a cache, written again when it is missing",
             "demo/__init__.py": "makes an example",
-            "demo/many.py": "makes a plot",
             "airflow/__main__.py": "makes an example",
             "terminal.py": "what is shown, in a file that the user names",
         },

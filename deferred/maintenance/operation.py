@@ -163,8 +163,7 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         with context.engine.meaning(view.definition.settings):
             yield work
     except BaseException as error:
-        message = str(error) if isinstance(error, DeferredError) else redacted(f"{type(error).__name__}: {error}")
-        operations.finish(work.id, "failed", error=message[:4000], **_fields(work, details))
+        operations.finish(work.id, "failed", error=_why(error)[:4000], **_fields(work, details))
         announce(context.listeners, _ended(start, work, error))
         raise
     operations.finish(work.id, work.state, **_fields(work, details))
@@ -179,6 +178,14 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         work.rows_inserted,
         sum(work.phases.values()),
     )
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, DeferredError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "It was stopped by Ctrl-C; run it again to go on."
+    return redacted(f"{type(error).__name__}: {error}")
 
 
 def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
@@ -197,7 +204,10 @@ def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
 
 def _ended(start: Event, work: Work, error: BaseException | None = None) -> Event:
     moment: Literal["COMPLETE", "FAIL"] = "COMPLETE" if error is None else "FAIL"
-    return replace(start, moment=moment, rows=_rows(work), seconds=dict(work.phases), error=error, at=utc_now())
+    phase = None if error is None else next(reversed(work.phases), None)
+    return replace(
+        start, moment=moment, phase=phase, rows=_rows(work), seconds=dict(work.phases), error=error, at=utc_now()
+    )
 
 
 def _rows(work: Work) -> dict[str, int]:
