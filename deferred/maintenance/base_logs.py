@@ -101,14 +101,16 @@ def size(context: Context, definition: Definition, since: Cut, cut: Cut) -> Size
     return Size(_total(changed), _total(rows))
 
 
-def unread(context: Context, view: ViewRecord, definition: Definition) -> Logs | None:
-    """About how many rows of each table have changed since the last propagate, by Delta's logs; no row is read."""
-    if view.propagated is None:
-        return None
+def unread(context: Context, definition: Definition, since: Cut, cut: Cut | None = None) -> Logs | None:
+    """About how many rows of each table have changed between two cuts, by Delta's logs; no row is read.
+
+    Without `cut`, up to now.
+    """
     rows = {}
     for name, table in definition.tables.items():
-        source, after = source_of(context, table), view.propagated.versions[table.id]
-        found = source.changed_rows(after, source.version) if source.version > after else 0
+        source, after = source_of(context, table), since.versions[table.id]
+        upto = source.version if cut is None else cut.versions[table.id]
+        found = source.changed_rows(after, upto) if upto > after else 0
         if found is None:
             return None
         rows[name] = found

@@ -35,7 +35,7 @@ from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
+from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import cast, quoted
 from deferred.sql.render import ReadableLeaves, Renderer
 
@@ -67,6 +67,8 @@ class Job:
     """The number of the differential batch that the change becomes; None where it becomes none."""
     shown: exp.Query | None = None
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
+    operation: str | None = None
+    """The id of the operation that writes the batch."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class Incremental(Strategy):
         self, job: Job, program: Program, machine: SparkMachine, moves: Mapping[str, Upkeep]
     ) -> dict[str, exp.Table] | None:
         """The view's change, and what its support tables append, without Spark; None where one of them needs it."""
-        if program.result is None or job.logs.total > LOCAL_ROWS:
+        if program.result is None:
             return None
         types = dict(job.view.columns)
         named = [(name, cast(column(c), types[name])) for c, name in output(job.definition, job.view.columns)]
@@ -309,10 +311,22 @@ class Recompute(Strategy):
         return definition.sql
 
     def run(self, job: Job) -> Change:
+        """The support tables are filled first, and the view from them: the base tables are read once.
+
+        If the batch does not follow, the next propagate restores them, as after every other advance.
+        """
+        assert job.operation is not None
+        assert job.batch is not None
         view, definition = job.view, computed(job.definition, job.cut, job.temporaries)
-        new = signed(query(definition, view.columns, job.cut), [name for name, _ in view.columns])
+        support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
+        filled = support.resting_on(definition, view.workings)
+        new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
-        return Change(change, partial(support.refill, job.context, view, definition, job.cut))
+        return Change(change, _have_advanced)
+
+
+def _have_advanced(operation: str, batch: int) -> None:
+    """The support tables are at the new cut already."""
 
 
 INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()

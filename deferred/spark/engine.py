@@ -39,6 +39,8 @@ OWN_SETTINGS = {
     # A checkpoint keeps the constraints of its columns, and Spark 4.2 fails on them ("key not found") when one of the
     # columns is pruned and a UNION follows. Without them, long delta programs are also planned in half the time.
     "spark.sql.constraintPropagation.enabled": "false",
+    # A commit with a mark makes Delta compute the state of the table's log, by default with 50 tasks: several seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 """What every session of an operation has, whatever Spark it is a session of."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-LOCAL_ROWS = 10_000
+LOCAL_ROWS = 20_000
 """Up to this many rows come to the driver."""
 
 HELD_ROWS = 50_000
@@ -93,7 +93,8 @@ class Temporaries:
         """Computes a query and returns the table to read its rows from, in other queries here or once it is `ready`.
 
         `expected` is about how many rows it has. Where that is few, one job brings them to the driver; a result that
-        turns out to be large is computed again, and after it the operation expects no other small one.
+        turns out to be large is computed again, and after it the operation expects no other small one. A result of
+        unknown size is stored first, and comes to the driver if it is small.
         """
         with translated(), settings(self._spark, LITTLE if self._is_at_driver(query) else {}):
             frame = self._frame(query)
@@ -102,7 +103,11 @@ class Temporaries:
                 if rows.num_rows <= LOCAL_ROWS:
                     return self.hold(step, rows, frame.schema)
                 self._larger_than_expected = True
-            frame = checkpointed(self._spark, frame)
+            schema, frame = frame.schema, checkpointed(self._spark, frame)
+            if _is_exact_in_arrow(schema):
+                rows = frame.limit(LOCAL_ROWS + 1).toArrow()
+                if rows.num_rows <= LOCAL_ROWS:  # much was read for a small result, such as groups
+                    return self.hold(step, rows, schema)
             count = frame.count()
             if count <= BROADCAST_ROWS:
                 frame = frame.coalesce(1).hint("broadcast") if count else frame.limit(0)
