@@ -39,8 +39,8 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.nested import extends
-from deferred.algebra.operators import Scan
 from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
@@ -450,7 +450,7 @@ def _normal(definition: Definition) -> str:
         return text(parse_query(seen(definition.sql)))
     ids = {c for node in plan.walk() for c in node.columns}
     written = Renderer(ReadableLeaves()).render(plan)
-    if any(name in ids for node in plan.walk() if isinstance(node, Scan) for name in node.names):
+    if any(name in ids for scan in scans_of(plan) for name in scan.names):
         return written
     numbers: dict[str, str] = {}
 

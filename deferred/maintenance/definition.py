@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, column, select
-from deferred.algebra.operators import Scan
 from deferred.algebra.operators.in_view import VIEW
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
@@ -75,7 +75,7 @@ class Definition:
         """The columns of a base table that the view reads, with their types."""
         if self.bound is None:
             return self.schemas[name]
-        names = {n for node in self.plan.walk() if isinstance(node, Scan) and node.table == name for n in node.names}
+        names = {n for scan in scans_of(self.plan) if scan.table == name for n in scan.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
 
     @cached_property

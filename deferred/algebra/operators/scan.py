@@ -109,6 +109,7 @@ def tables_of(plan: Plan) -> frozenset[str]:
 
 
 def scans_of(plan: Plan) -> list[Scan]:
+    """The places where a plan reads base tables at the new cut."""
     return [node for node in plan.walk() if isinstance(node, Scan)]
 
 

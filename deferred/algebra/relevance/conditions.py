@@ -54,7 +54,7 @@ def demands(plan: Plan) -> dict[Scan, Demands]:
         mine = _bounded(found.get(node, ()))
         for child, below in zip(node.children, conditions.below(node, mine), strict=True):
             found.setdefault(child, []).extend(below)
-    for node in plan.walk():
+    for node in plan.walk():  # by promises: all rows, whatever the nodes in between ask for
         for scan in node.watched if isinstance(node, PromisedJoin) else ():
             found.setdefault(scan, []).append(())
     return {node: _bounded(asked) for node, asked in found.items() if isinstance(node, Scan)}

@@ -10,17 +10,17 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Distinct, Filter, Join, Project, Recursion, Reference, UnionAll, Values
 from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.operators.rederiving import DeleteRederive
-from deferred.algebra.paper.evaluate import Table, evaluate, outcome, run_program
+from deferred.algebra.paper.evaluate import Table, outcome, run_program
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop
 from deferred.algebra.scalar import column
-from deferred.algebra.strategy import support_tables
 from deferred.errors import EndlessRecursionError, InvalidSQLError, UnsupportedSQLError
 from tests.algebra import strategies as s
 from tests.algebra.operators.cases import SCHEMAS, OperatorCases, bound, database
 from tests.fuzz.case import Case, Change
 from tests.fuzz.check import Failure, check
 from tests.fuzz.duck import Database
+from tests.fuzz.on_evaluator import kept_at
 
 CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a)"
 PATHS = (
@@ -155,10 +155,9 @@ def test_delete_and_rederive_agrees_with_counting(query: Plan, state: dict[str, 
     tables = {name for name in s.SCHEMA if state[f"▲{name}"].rows or state[f"▼{name}"].rows}
     changes, past = s.net_changes(state, tables), s.past_state(state)
     recursion = as_recursion(query)
-    kept = {name: Table(plan.columns, evaluate(plan, past)) for name, plan in support_tables(recursion).items()}
-    found = outcome(differentiate(recursion, tables), state, changes, kept)
+    found = outcome(differentiate(recursion, tables), state, changes, kept_at(recursion, past))
     assert found.change == run_program(differentiate(Distinct(query), tables), state, changes)
-    assert found.supports == {"sup": Table(recursion.columns, evaluate(recursion, state))}
+    assert found.supports == kept_at(recursion, state)
 
 
 # ---- rounds
