@@ -21,7 +21,7 @@ from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,7 +163,7 @@ def _net_log(
     rows = source.small_changes(after, upto, columns, LOCAL_ROWS) if expected <= LOCAL_ROWS else None
     if rows is None:
         return temporaries.compute(name, source.net_changes(after, upto, columns, where), expected)
-    types = ", ".join(f"{quoted(column)} {type_}" for column, type_ in [*columns, (COUNT, "bigint")])
+    types = column_list([*columns, (COUNT, "bigint")])
     meant = meeting(rows, where)
     few = None if meant is None else netted(meant)
     if few is not None:

@@ -17,7 +17,7 @@ from deferred.maintenance.view_tables import support_path
 from deferred.spark.covering import near_values, one_of
 from deferred.spark.driver import looked_up
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class PropagateRenderer(Renderer):
         rows = looked_up(path, self.states[stored.name].version, types, keys, on, LOCAL_ROWS)
         if rows is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
-        return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, schema)
+        return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, column_list(types.items()))
 
     def _known_keys(self, keys: Keys) -> tuple[dict[str, str], pa.Table] | None:
         """For each key column of a support table the column of some rows at the driver that are exactly the keys."""

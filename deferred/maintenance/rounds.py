@@ -21,7 +21,7 @@ from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
 from deferred.spark.at_driver import Driver
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ class SparkMachine:
         rows = driver.nothing(plan) if skipped else driver.evaluated(plan)
         if rows is None:
             return False
-        schema = ", ".join(f"{quoted(c)} {types[c]}" for c in plan.columns)
-        self.steps[name] = self.temporaries.hold(name, rows, schema)
+        self.steps[name] = self.temporaries.hold(name, rows, column_list((c, types[c]) for c in plan.columns))
         return True
 
     def _held(self, leaf: Temporary | Change) -> pa.Table | None:

@@ -74,7 +74,7 @@ def replace(
     table = _opened(path)
     if table is None or table.version() != seen:
         return False
-    return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_condition_text(condition))
+    return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_as_datafusion(condition))
 
 
 def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
@@ -95,8 +95,8 @@ def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
             return None
         if has_floats(pa.schema(table.schema().to_arrow())):
             return None
-        query = f"SELECT * FROM held WHERE {_condition_text(condition)} LIMIT {HELD_ROWS + 1}"
-        rows = pa.table(QueryBuilder().register("held", table).execute(query))
+        query = exp.select("*").from_("held").where(condition).limit(HELD_ROWS + 1)
+        rows = pa.table(QueryBuilder().register("held", table).execute(_as_datafusion(query)))
     except Exception:  # whatever delta-rs does not know: Spark reads it
         return None
     return None if rows.num_rows > HELD_ROWS else (rows, table.version())
@@ -268,9 +268,9 @@ def _write(table: DeltaTable, rows: pa.Table, application: str, version: int, me
     return True
 
 
-def _condition_text(condition: exp.Expr) -> str:
-    """A condition of deferred.spark.covering as DataFusion reads it: quoted names, plain literals, casts."""
-    return condition.sql(dialect="duckdb")
+def _as_datafusion(tree: exp.Expr) -> str:
+    """A condition of deferred.spark.covering, or a query with one, for DataFusion: quoted names, literals, casts."""
+    return tree.sql(dialect="duckdb")
 
 
 def _is_sound(rows: pa.Table) -> bool:

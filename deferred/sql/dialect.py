@@ -411,4 +411,9 @@ def cast(value: exp.Expr, type_: str) -> exp.Expr:
     >>> text(cast(exp.column("a"), "string collate UTF8_LCASE"))
     'CAST(a AS string collate UTF8_LCASE)'
     """
-    return exp.Cast(this=value, to=exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=type_))
+    return exp.Cast(this=value, to=spark_type(type_))
+
+
+def spark_type(name: str) -> exp.DataType:
+    """A type by the name that Spark gives it, written out unchanged."""
+    return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=name)

@@ -11,7 +11,7 @@ from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import all_true
 from tests.algebra.operators.cases import STATE, bound
 
-TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a AS x, q.a AS y FROM c AS p JOIN c AS q ON p.a > q.b AND q.a > p.b"
+TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a AS x, q.a AS y FROM c AS p JOIN c AS q ON p.a >= q.b AND q.a >= p.b"
 
 BAGS = {
     "a table": ("SELECT a, b FROM t", 1),

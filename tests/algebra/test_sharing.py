@@ -77,11 +77,11 @@ def test_a_table_that_was_tracked_anew_is_another_one() -> None:
     assert Sharing(before.plan, before.types, before.types, frozenset()).shared(before.plan) == {}
 
 
-TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a, p.b, q.a AS c, q.b AS d FROM c AS p JOIN c AS q ON p.a > q.b"
+TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a, p.b, q.a AS c, q.b AS d FROM c AS p JOIN c AS q ON p.a >= q.b"
 ADDED = {
     "a condition": ("SELECT a, b FROM t", "SELECT a, b FROM t WHERE a < b"),
     "a join": ("SELECT a, b FROM t", "SELECT t.a, u.c FROM t JOIN u ON t.b = u.b"),
-    "a condition on a query that is used twice": (TWICE, f"{TWICE} WHERE q.a > p.b"),
+    "a condition on a query that is used twice": (TWICE, f"{TWICE} WHERE q.a >= p.b"),
 }
 
 

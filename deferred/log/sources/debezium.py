@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import (
+    GONE,
     alias,
     call,
     column,
@@ -43,10 +44,7 @@ from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import delta_table, parquet_files, text
 
 POSITION = "_deferred_position"
-"""The position of the last event that was applied to a key."""
-
-GONE = "_deferred_gone"
-"""Whether that event deleted the row."""
+"""The position of the last event that was applied to a key; GONE says whether that event deleted the row."""
 
 COPY = "copy"
 """The mark of the commits that apply events."""
