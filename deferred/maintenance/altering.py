@@ -66,7 +66,7 @@ from deferred.maintenance.view_tables import (
 )
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
-from deferred.metadata import Cut, ViewRecord
+from deferred.metadata import Alteration, Cut, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
@@ -271,14 +271,8 @@ def _alter(
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
     workings = f"{view.location}/{remembered.generation}"
     batch = view.propagated_batch + 1
-    alteration = {
-        "id": work.id,
-        "sql": new.definition.sql,
-        "options": options.to_dict(),
-        "columns": [list(c) for c in new.columns],
-        "depends_on": [source.id for source in new.sources],
-        "definition": remembered.to_json(),
-    }
+    reads = tuple(source.id for source in new.sources)
+    alteration = Alteration(work.id, new.definition.sql, options, new.columns, reads, remembered)
     mark = Mark(
         view_application(view),
         leases[1].lease.committing,

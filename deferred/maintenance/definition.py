@@ -22,7 +22,7 @@ from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
-from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
+from deferred.metadata import Cut, Declared, RememberedDefinition, TableRecord, ViewRecord
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
@@ -53,7 +53,7 @@ class Definition:
     """Rows that an earlier definition has kept, where its plan reads them."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
-    declared: Mapping[str, Any] | None = None
+    declared: Declared | None = None
     """The keys and references on which a plan relies that reads no base table; None where it may read them."""
 
     @property
@@ -237,18 +237,18 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
 
 def _declared(
     catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]
-) -> dict[str, Any]:
+) -> Declared:
     """The keys and references of all tables that a text names."""
     for path in tables(sql):
         catalog(path)
-    return {
-        "keys": {name: list(record.key) for name, record in records.items()},
-        "references": {name: dict(record.references) for name, record in records.items()},
-    }
+    return Declared(
+        {name: tuple(record.key) for name, record in records.items()},
+        {name: record.references for name, record in records.items()},
+    )
 
 
-def _promises(declared: Mapping[str, Any] | None) -> Promises | None:
-    return None if declared is None else Promises.of(declared["keys"], declared["references"])
+def _promises(declared: Declared | None) -> Promises | None:
+    return None if declared is None else Promises.of(declared.keys, declared.references)
 
 
 def _dotted(path: tuple[str, ...]) -> str:

@@ -144,9 +144,10 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery) -> None:
 def _with_alteration(context: Context, view: ViewRecord) -> ViewRecord:
     """A view with the definition that it was being given, if MV has it."""
     coming = view.definition.alteration
-    for commit in DeltaLog(mv_path(view.location)).newest_first() if coming else ():
-        if (commit.mark or {}).get("alteration") == (coming or {})["id"]:
-            assert commit.mark is not None
+    if coming is None:
+        return view
+    for commit in DeltaLog(mv_path(view.location)).newest_first():
+        if commit.mark is not None and commit.mark.get("alteration") == coming.id:
             return altered(context, view, Cut.from_json(commit.mark["cut"]), commit.mark["batch"])
     return view
 

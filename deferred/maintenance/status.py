@@ -250,7 +250,7 @@ def _remove_generations(view: ViewRecord, before: datetime) -> int:
     kept = view.definition
     if not (kept.generation or kept.alteration):
         return 0
-    coming = str((kept.alteration or {}).get("definition", {}).get("generation", ""))
+    coming = "" if kept.alteration is None else kept.alteration.definition.generation
     own = {"mv", kept.generation or "differential", coming}
     old = [
         f"{view.location}/{name}"
