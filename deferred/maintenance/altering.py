@@ -55,6 +55,7 @@ from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import computed
+from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import altered, confirm, settled
 from deferred.maintenance.view_tables import (
     differential_path,
@@ -196,7 +197,11 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options or view.options, way, work, [propagation, held])
-        return result(context, work)
+        done = result(context, work)
+    view = context.metadata.views.get(name)
+    if scenario_of(view).follows_transactions:
+        scenario_of(view).makesafe(context, view)
+    return done
 
 
 def planned(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Way:

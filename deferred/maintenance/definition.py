@@ -235,9 +235,7 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
     )
 
 
-def _declared(
-    catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]
-) -> Declared:
+def _declared(catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]) -> Declared:
     """The keys and references of all tables that a text names."""
     for path in tables(sql):
         catalog(path)
