@@ -7,10 +7,10 @@ Each is one class that says its name, what it would cost, what it reads and by w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from deferred.algebra.bags import COUNT, alias, bigint, column, difference, sele
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
+from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
@@ -40,6 +40,8 @@ from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Row = tuple[Any, ...]
 
 GONE_FRACTION = 0.5
 """When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
@@ -149,6 +151,13 @@ class Incremental(Strategy):
             renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
         )
 
+    def found(self, job: Job, program: Program, renderer: PropagateRenderer) -> Iterator[tuple[Guard, list[Row]]]:
+        """The guards of a program that have found something, once its steps have run, and a few rows of each."""
+        for guard in program.guards:
+            rows = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if rows:
+                yield guard, [tuple(row) for row in rows]
+
     def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
         """What a program has computed, once its steps have run."""
         definition, view = job.definition, job.view
@@ -189,14 +198,10 @@ class SelfMaintained(Incremental):
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
         ran = run(program.steps, self.machine(job, renderer, program))
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if not found:
-                continue
+        for guard, rows in self.found(job, program, renderer):
             if guard.kind != EXPOSED:
-                raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
-            reason = exposed(guard, [tuple(row) for row in found])
-            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
+                raise PromiseBrokenError(broken(guard, job.view.name, rows))
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, renderer, ran)
 
 
@@ -218,13 +223,9 @@ class FromView(Incremental):
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
         ran = run(program.steps, self.machine(job, renderer, program))
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if found:
-                reason = (
-                    f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
-                )
-                return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+        for guard, rows in self.found(job, program, renderer):
+            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
+            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
         return self.change(job, program, renderer, ran)
 
 
