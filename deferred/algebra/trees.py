@@ -55,7 +55,7 @@ class Columns(Protocol):
     """What must be known about columns, and new ones."""
 
     def can_be_kept(self, names: Iterable[str]) -> bool:
-        """Whether rows of these columns can be told apart in a support table."""
+        """Whether rows of these columns can be looked up exactly in a support table."""
         ...
 
     def compared_exactly(self, left: Scalar, right: Scalar) -> bool:
@@ -107,8 +107,8 @@ class _Trees:
         sets = [*join.kept_columns, node.columns]
         if not all(map(self.columns.can_be_kept, sets)):
             self.notes.append(
-                f"No tree is kept for the join of {listed_tables(node)}: of a key or a result SQL equates different "
-                "values, or none can be compared."
+                f"No tree is kept for the join of {listed_tables(node)}: a key or a result has a type in which "
+                "different values are equal, or which SQL does not compare."
             )
             return None
         self.notes.append(join.description)

@@ -71,7 +71,7 @@ def small_changes(log: DeltaLog, after: int, upto: int, columns: Columns, most: 
         rows += part.num_rows
         if rows > most:
             return None
-    return _together(parts, types)
+    return _concatenated(parts, types)
 
 
 def _files(log: DeltaLog, after: int, upto: int) -> Iterator[tuple[str, Mapping[str, Any]] | None]:
@@ -123,7 +123,7 @@ def _read(log: DeltaLog, kind: str, path: str, types: Mapping[str, Any]) -> pa.T
     return pa.table([*columns, pa.array(counts, pa.int64())], [*types, COUNT])
 
 
-def _together(parts: Sequence[pa.Table], types: Mapping[str, Any]) -> pa.Table:
+def _concatenated(parts: Sequence[pa.Table], types: Mapping[str, Any]) -> pa.Table:
     import pyarrow as pa
 
     schema = pa.schema([*types.items(), (COUNT, pa.int64())])

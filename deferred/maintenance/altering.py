@@ -286,7 +286,7 @@ def _alter(
     with context.engine.temporaries() as temporaries:
         try:
             with work.phase("compute"):
-                job, known = _begun(context, view, new, way, cut, temporaries)
+                job, known = _job(context, view, new, way, cut, temporaries)
                 make_differential(context.engine, workings, new.columns)
                 whole = replace(job.definition, bound=new.definition.bound)
                 support.create(context, whole, workings, cut, known)
@@ -303,7 +303,7 @@ def _alter(
     _remove_workings(view, definitions.load(context, view))
 
 
-def _begun(
+def _job(
     context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries
 ) -> tuple[Job, Mapping[str, Plan]]:
     """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
@@ -374,7 +374,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     kept = carried(view, old, new.definition)
     if isinstance(found, OfView):
         if found.outputs is None and found.condition is None:
-            return FromView("The rows of the view stay; what is kept beside them is made anew.", found)
+            return FromView("The rows of the view stay; what is kept beside them is made again.", found)
         if found.outputs is None:
             return FromView("The new rows are those of the view for which one more condition holds.", found)
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))

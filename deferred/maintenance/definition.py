@@ -190,7 +190,7 @@ def _refuse_variants(definition: Definition) -> None:
         for column_name, type_ in definition.read_columns(name):
             if "variant" in type_.lower():
                 raise UnsupportedSQLError(
-                    f"Column {column_name} of table {name} is {type_}: SQL cannot tell values of this type apart, so a "
+                    f"Column {column_name} of table {name} is {type_}: SQL cannot compare values of this type, so a "
                     f"change of one could be missed. Keep what the view needs of it in a column of its own."
                 )
 

@@ -73,7 +73,7 @@ def _recover_table(context: Context, table: TableRecord, done: Recovery) -> bool
         other = (known or same_name or table).name
         done.notes.append(
             f"Table {table.name} of the catalog is not recovered: the database has {other} in its place. Untrack or "
-            f"drop {other} and run recover again, or track {table.name} anew."
+            f"drop {other} and run recover again, or track {table.name} again."
         )
         return False
     elif _is_later(table, known):
@@ -98,7 +98,7 @@ def _recover_view(context: Context, view: ViewRecord, sound: Set[int], done: Rec
     if known is not None and (known.id, known.location) != (view.id, view.location):
         done.notes.append(
             f"View {view.name} of the catalog is not recovered: the database has view {known.name} in its place. Drop "
-            f"that one and run recover again, or create {view.name} anew."
+            f"that one and run recover again, or create {view.name} again."
         )
     elif not {*view.depends_on, view.table_id} <= sound:
         done.notes.append(f"View {view.name} is not recovered: tables that it reads are missing. Create it again.")

@@ -17,7 +17,7 @@ from deferred.log.tracking import trusted_again
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import support
 from deferred.maintenance.base_logs import base_tables, synced_tables
-from deferred.maintenance.making import mend
+from deferred.maintenance.making import repair
 from deferred.maintenance.operation import Operation, Work, combined, recorded, result
 from deferred.maintenance.propagate import propagate
 from deferred.maintenance.rounds import at_cut
@@ -139,7 +139,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 tables = synced_tables(context, view)
                 for transaction in undo.stuck(context, tables):
                     raise TransactionError(undo.explained(transaction))
-                mend(context, view)  # after the base tables were read: the storage can be reached
+                repair(context, view)  # after the base tables were read: the storage can be reached
                 view = settled(context, context.metadata.views.get(name))
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut

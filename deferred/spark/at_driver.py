@@ -80,7 +80,7 @@ class Driver:
         return self._sound(self.held(plan))
 
     def _sound(self, rows: pa.Table | None) -> pa.Table:
-        if rows is None or not all(_is_told_apart(field.type) for field in rows.schema):
+        if rows is None or not all(_is_compared_as_in_sql(field.type) for field in rows.schema):
             raise LeftToSpark
         return rows
 
@@ -235,7 +235,7 @@ def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
     return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
-def _is_told_apart(type_: pa.DataType) -> bool:
+def _is_compared_as_in_sql(type_: pa.DataType) -> bool:
     """Whether two values of a type are the same in Arrow and in Python exactly if they are in SQL."""
     import pyarrow as pa
 

@@ -111,7 +111,7 @@ def check_length(sql: str) -> None:
     """Refuse a text that nobody has written."""
     if len(sql) > LONGEST:
         raise InvalidSQLError(
-            f"The SQL has {len(sql):,} characters; at most {LONGEST:,} are taken. Put data into a table."
+            f"The SQL has {len(sql):,} characters; at most {LONGEST:,} are allowed. Put data into a table."
         )
 
 

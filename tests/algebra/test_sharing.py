@@ -72,7 +72,7 @@ def test_what_is_not_kept_is_read(name: str) -> None:
         assert tables_of(over_shared(after.plan, shared)) == tables
 
 
-def test_a_table_that_was_tracked_anew_is_another_one() -> None:
+def test_a_table_that_was_tracked_again_is_another_one() -> None:
     before = database().bind(GROUPS)
     assert Sharing(before.plan, before.types, before.types, frozenset()).shared(before.plan) == {}
 

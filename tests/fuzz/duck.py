@@ -90,7 +90,7 @@ class DuckRenderer(Renderer):
 def with_fixpoints(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
     """The query around the outermost WITH RECURSIVE, whose expressions are temporary tables under their names.
 
-    Naive evaluation, which knows nothing of changes: a set is computed anew from itself until it stays; of a bag each
+    Naive evaluation, which knows nothing of changes: a set is computed again from itself until it stays; of a bag each
     level is computed from the one before.
     """
     query = sqlglot.parse_one(sql, read=ViewSQL)

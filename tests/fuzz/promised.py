@@ -2,7 +2,7 @@
 
 Tables form a random graph of references. Changes insert, delete and update rows: what is deleted is referred to by
 nothing that stays; what is inserted refers to rows that are there. Updates are of any column but the key, so some of
-them are exposed: a guard must find these, and then the view is computed anew, as propagate does.
+them are exposed: a guard must find these, and then the view is recomputed, as propagate does.
 """
 
 from __future__ import annotations

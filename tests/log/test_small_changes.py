@@ -80,7 +80,7 @@ def test_changes_are_the_difference_of_two_versions(
     wanted.subtract(old)
     found = read(path, after, upto)
     assert found is None or found == {row: n for row, n in wanted.items() if n}
-    assert found is not None or "overwrite" in dict(steps)  # of which delta-rs writes the columns anew
+    assert found is not None or "overwrite" in dict(steps)  # of which delta-rs writes new columns
 
 
 def rewritten(path: Path, version: int, change: Callable[[dict[str, Any]], None]) -> None:

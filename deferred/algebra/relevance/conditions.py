@@ -24,7 +24,7 @@ from deferred.algebra.scalar import Scalar, all_true, column, columns_of, substi
 from deferred.algebra.strategy import Keeping
 
 MOST = 16
-"""More demands on a node than this are not told apart: then every row may matter."""
+"""More demands on a node than this are not kept: then every row may matter."""
 
 LISTED = 32
 """Longer lists of VALUES, and of branches of a union, say nothing about their rows."""

@@ -141,7 +141,7 @@ class Debezium(ChangeFeed):
         if known.get("position", kind) != kind:
             raise InvalidInputError(
                 f"The events for {self.record.name} have positions of another kind ({kind}) than those before them "
-                f"({known['position']}): which came first cannot be told. Nothing was changed. Untrack the table and "
+                f"({known['position']}): their order is not known. Nothing was changed. Untrack the table and "
                 f"track it again, from a new snapshot."
             )
         written = last_mark(self.record.location, COPY) or {}
