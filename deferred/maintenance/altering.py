@@ -73,7 +73,7 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.comparing import Difference, OfView, compared, renamed
-from deferred.sql.dialect import delta_table, parse_query, seen, text
+from deferred.sql.dialect import delta_table, parse_query, text, without_comments
 from deferred.sql.render import ReadableLeaves, Renderer
 
 
@@ -446,7 +446,7 @@ def _normal(definition: Definition) -> str:
     """
     plan = definition.plan
     if has_recursion(plan):
-        return text(parse_query(seen(definition.sql)))
+        return text(parse_query(without_comments(definition.sql)))
     ids = {c for node in plan.walk() for c in node.columns}
     written = Renderer(ReadableLeaves()).render(plan)
     if any(name in ids for scan in scans_of(plan) for name in scan.names):
