@@ -14,11 +14,12 @@ from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
-from deferred.log.small_changes import meeting, netted
+from deferred.log.small_changes import meeting
 from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.spark.local_bags import netted
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
 from deferred.sql.ddl import column_list

@@ -26,7 +26,7 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.types import Columns, is_padded
 from deferred.errors import InvariantError, SparkFailure
-from deferred.spark import driver
+from deferred.spark import driver, local_bags
 from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
@@ -159,27 +159,27 @@ def apply_at_driver(
     """
     names = [name for name, _ in columns]
     if min(rows.column(COUNT).to_pylist(), default=1) > 0:
-        new = driver.repeated(rows.select(names), rows.column(COUNT).to_pylist())
+        new = local_bags.repeated(rows.select(names), rows.column(COUNT).to_pylist())
         return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
-    if driver.has_floats(rows.schema):
+    if local_bags.has_floats(rows.schema):
         return None
     schema = rows.select(names).schema
-    changes = {row: n for row, n in driver.counted(rows, names, COUNT).items() if n}
+    changes = {row: n for row, n in local_bags.counted(rows, names, COUNT).items() if n}
     deleted, inserted = -sum(n for n in changes.values() if n < 0), sum(n for n in changes.values() if n > 0)
     if not deleted:
-        new = driver.written_out(changes, schema)
+        new = local_bags.written_out(changes, schema)
         return (0, inserted) if not inserted or engine.append_rows(path, new, mark) else None
-    touched = among_values(driver.written_out(dict.fromkeys(changes, 1), schema), key or names)
+    touched = among_values(local_bags.written_out(dict.fromkeys(changes, 1), schema), key or names)
     found = None if touched is None else driver.held(path, touched)
     if touched is None or found is None:
         return None
     held, version = found
-    counts = driver.counted(held, names)
+    counts = local_bags.counted(held, names)
     for row, n in changes.items():
         counts[row] += n
     if min(counts.values()) < 0:
         raise _not_contained("Some", path)
-    done = engine.replace_rows(path, touched, driver.written_out(counts, schema), version, mark)
+    done = engine.replace_rows(path, touched, local_bags.written_out(counts, schema), version, mark)
     return (deleted, inserted) if done else None
 
 

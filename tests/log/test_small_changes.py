@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from deferred.algebra.bags import COUNT
 from deferred.log import small_changes as module
 from deferred.log.delta_log import FEED, DeltaLog
-from deferred.log.small_changes import netted, small_changes
+from deferred.log.small_changes import small_changes
+from deferred.spark.local_bags import netted
 
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
 COLUMNS = (("a", "bigint"), ("s", "string"))
