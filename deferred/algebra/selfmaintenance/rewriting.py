@@ -42,6 +42,7 @@ def narrowed(plan: Plan) -> Plan:
 
     >>> from sqlglot import parse_one
     >>> from deferred.algebra.notation import notation
+    >>> from deferred.algebra.operators import Scan
     >>> r, s = Scan("R", ("A", "B"), ("c1", "c2")), Scan("S", ("B", "C"), ("c3", "c4"))
     >>> notation(narrowed(Join((r, s), parse_one("c2 = c3 AND c4 = 5"))))
     'R ⋈[R.B = S.B] σ[C = 5](S)'

@@ -80,7 +80,7 @@ REFUSED = {
     "SELECT t.a, x.b FROM t LEFT JOIN x ON t.b = x.a": "x → an outer join → x",
     "SELECT a, b FROM (SELECT a, b FROM t EXCEPT SELECT a, b FROM x)": "x → EXCEPT or INTERSECT → x",
     "SELECT a, (SELECT COUNT(*) FROM x) FROM t": "x → an aggregate → x",
-    "(WITH x AS (SELECT b, c FROM u) SELECT b, c FROM x)": "give it another name",
+    "(WITH x AS (SELECT b, c FROM u) SELECT b, c FROM x)": "uses its name for something else",
     "SELECT a, b, 1 FROM x": "2 and 3 columns",
     "SELECT a, CAST(b AS BIGINT) FROM x": "begins as int and goes on as bigint",
 }
