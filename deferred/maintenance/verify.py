@@ -48,9 +48,6 @@ from deferred.sql.dialect import cast, delta_table, text, verbatim
 from deferred.sql.pin import pinned
 from deferred.sql.render import Renderer
 
-EXAMPLES = 5
-"""How many rows that differ an error shows."""
-
 
 @dataclass(frozen=True)
 class Check:
@@ -245,13 +242,13 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
 
 def _kept(context: Context, promise: str, against: exp.Select) -> Check:
     """A promise about base tables, which holds where a query finds no rows."""
-    rows = context.engine.rows(against.limit(EXAMPLES))
+    rows = context.engine.rows(against.limit(promises.EXAMPLES))
     return Check(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows))
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:
     """A condition that holds where a query finds no rows."""
-    rows = context.engine.rows(against.limit(EXAMPLES))
+    rows = context.engine.rows(against.limit(promises.EXAMPLES))
     if not rows:
         return Check(condition, True, 0)
     total = int(context.engine.rows(select([exp.alias_(call("COUNT", exp.Star()), "n")], against))[0]["n"])
