@@ -14,14 +14,15 @@ from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
-from deferred.log.small_changes import meeting, netted
+from deferred.log.small_changes import meeting
 from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.spark.local_bags import netted
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,7 +166,7 @@ def _net_log(
     rows = source.small_changes(after, upto, columns, LOCAL_ROWS) if expected <= LOCAL_ROWS else None
     if rows is None:
         return temporaries.compute(name, source.net_changes(after, upto, columns, where), expected)
-    types = ", ".join(f"{quoted(column)} {type_}" for column, type_ in [*columns, (COUNT, "bigint")])
+    types = column_list([*columns, (COUNT, "bigint")])
     meant = meeting(rows, where)
     few = None if meant is None else netted(meant)
     if few is not None:

@@ -17,6 +17,7 @@ from deferred.spark import driver, session
 from deferred.spark.statements import Statement, brief, statement_text, translated
 from deferred.spark.tasks import Tasks
 from deferred.spark.temporaries import Temporaries
+from deferred.sql.ddl import command
 from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Engine:
     def check(self, statement: Statement) -> None:
         """Refuse a writing statement that Spark cannot plan, without running it."""
         with self.operation() as spark, translated():
-            plan = "\n".join(row[0] for row in spark.sql(f"EXPLAIN {statement_text(statement)}").collect())
+            plan = "\n".join(row[0] for row in spark.sql(command("EXPLAIN", statement)).collect())
         failed = _UNPLANNED.match(plan)
         if failed:
             raise InvalidSQLError(f"Spark refuses the SQL: {brief(plan[failed.end() :])}")

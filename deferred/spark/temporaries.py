@@ -119,12 +119,13 @@ class Temporaries:
         Their rows are then those of one UNION ALL, each with columns of its own and NULL in those of the others.
         """
         if len(queries) > 1 and expected <= LOCAL_ROWS and not self._larger_than_expected:
-            found = self._together(queries)
+            found = self._by_one_job(queries)
             if found is not None:
                 return found
         return {step: self.compute(step, query, expected) for step, query in queries.items()}
 
-    def _together(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
+    def _by_one_job(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
+        """The results of all queries; None where their rows are too many, or cannot come to the driver together."""
         at_driver = all(map(self._is_at_driver, queries.values()))
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
             frames = [self._frame(query) for query in queries.values()]
@@ -192,7 +193,7 @@ class Temporaries:
             return self._named(step, frame, Result(rows.num_rows, rows, schema))
 
     def copy(self, step: str, result: exp.Table) -> exp.Table:
-        """Gives a computed result another name, under which it stays when the first one is computed anew."""
+        """Gives a computed result another name, under which it stays when the first one is computed again."""
         known = self._results[result.name]
         if known.rows is not None and known.schema is not None:
             return self.hold(step, known.rows, known.schema)
