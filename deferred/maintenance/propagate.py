@@ -101,7 +101,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             supports = support.restore(context, view, definition)
             choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             states, batch = supports.states or {}, supports.next_batch
-            job = Job(context, view, definition, cut, logs, states, temporaries, batch)
+            job = Job(context, view, definition, cut, logs, states, temporaries, batch, tell=work.tell)
             choice = reconsidered(job, choice)
             work.costs = choice.costs
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, select
-from deferred.algebra.operators import Change
+from deferred.algebra.operators import Change, Scan, Stored
 from deferred.algebra.operators.recursion import has_recursion, rounds_before
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.plan import Plan
@@ -48,6 +48,10 @@ class SparkMachine:
     types: Mapping[str, str]
     changes: Mapping[str, exp.Table] = field(default_factory=dict)
     expected: int = 0
+    candidates: Callable[[Scan | Stored, pa.Table, Mapping[str, str]], pa.Table | None] = lambda *_: None
+    """Rows of base and support tables that are looked up at the driver."""
+    tell: Callable[[str], None] = log.info
+    """Called with a line about each round."""
     most_gone: Mapping[str, int] = field(default_factory=dict)
     """How many rows of a support table may be overestimated to be deleted, where there is a limit."""
 
@@ -70,7 +74,8 @@ class SparkMachine:
         types = {**self.types, COUNT: "bigint"}
         if not all(c in types for c in plan.columns):
             return False
-        driver = Driver(self._held, lambda rows: self.temporaries.fetched(self.renderer.query(rows)), types)
+        ask = lambda rows: self.temporaries.fetched(self.renderer.query(rows))  # noqa: E731
+        driver = Driver(self._held, ask, self.candidates)
         rows = driver.nothing(plan) if skipped else driver.evaluated(plan)
         if rows is None:
             return False
@@ -91,7 +96,7 @@ class SparkMachine:
         self.steps[name] = self.temporaries.append(name, self.steps[name], self.steps[more])
 
     def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
-        log.info("round %d of %s: %d found, %d in all", round_, loop.finding, found, in_all)
+        self.tell(f"round {round_} of {loop.finding}: {found} found, {in_all} in all")
         most = self.most_gone.get(loop.gone_from or "")
         if most is not None and in_all > most:
             raise Overestimated(
@@ -109,18 +114,22 @@ class SparkMachine:
             self.temporaries.ready(result)
 
 
-def computed(definition: Definition, cut: Cut, temporaries: Temporaries) -> Definition:
+def computed(
+    definition: Definition, cut: Cut, temporaries: Temporaries, tell: Callable[[str], None] = log.info
+) -> Definition:
     """The definition with its recursions computed from the base tables at a cut, so that its query can run there."""
     if definition.bound is None or not has_recursion(definition.plan):
         return definition
     leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     renderer = Renderer(leaves, small_changes=False)
-    SparkMachine(renderer, leaves.steps, temporaries, definition.column_types).fill(definition.plan)
+    SparkMachine(renderer, leaves.steps, temporaries, definition.column_types, tell=tell).fill(definition.plan)
     return replace(definition, results=leaves.steps)
 
 
 @contextmanager
-def at_cut(context: Context, definition: Definition, cut: Cut) -> Iterator[Definition]:
+def at_cut(
+    context: Context, definition: Definition, cut: Cut, tell: Callable[[str], None] = log.info
+) -> Iterator[Definition]:
     """The same for as long as the block runs."""
     with context.engine.temporaries() as temporaries:
-        yield computed(definition, cut, temporaries)
+        yield computed(definition, cut, temporaries, tell)

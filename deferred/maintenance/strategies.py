@@ -6,6 +6,7 @@ Each is one class that says its name, what it would cost, what it reads and by w
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ from deferred.sql.render import ReadableLeaves, Renderer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger(__name__)
+
 GONE_FRACTION = 0.5
 """When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
 
@@ -66,6 +69,8 @@ class Job:
     """The number of the differential batch that the change becomes; None where it becomes none."""
     shown: exp.Query | None = None
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
+    tell: Callable[[str], None] = log.info
+    """Called with a line about how far a long computation has come."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,13 @@ class Incremental(Strategy):
 
     def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
         most_gone = _most_gone(job.view, program)
-        types, logs = job.definition.column_types, job.logs
-        return SparkMachine(
-            renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
+        types, logs, results = job.definition.column_types, job.logs, renderer.pinned.steps
+        machine = SparkMachine(
+            renderer, results, job.temporaries, types, logs.changed, logs.total, tell=job.tell, most_gone=most_gone
         )
+        # One query of Spark reads a table as fast as the driver does; the rounds of a loop would be many.
+        rounds = any(isinstance(step, Loop) for step in program.steps)
+        return replace(machine, candidates=renderer.candidates) if rounds else machine
 
     def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
         """What a program has computed, once its steps have run."""
@@ -276,7 +284,7 @@ class Recompute(Strategy):
         return definition.sql
 
     def run(self, job: Job) -> Change:
-        view, definition = job.view, computed(job.definition, job.cut, job.temporaries)
+        view, definition = job.view, computed(job.definition, job.cut, job.temporaries, job.tell)
         new = signed(query(definition, view.columns, job.cut), [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
         return Change(change, partial(support.refill, job.context, view, definition, job.cut))

@@ -1,13 +1,15 @@
 """Steps at the driver: plans that put rows together, compare and count them, over rows that have come to the driver.
 
 A query of Spark takes a few hundred milliseconds however few rows it has, and the rounds of a recursion are many. What
-is computed here never looks into a value: columns pass through, and rows are the same or not. Everything else, and
+is computed here never looks into a value: columns pass through, and values are the same or not. Everything else, and
 every type in which SQL and Arrow might tell values apart differently, is left to Spark.
+
+Base and support tables are read only for keys that are at the driver (`lookups`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from deferred.algebra.bags import COUNT
 from deferred.algebra.operators import (
     ANTI,
     SEMI,
+    Aggregate,
     Change,
     Distinct,
     Filter,
@@ -25,15 +28,21 @@ from deferred.algebra.operators import (
     OuterJoin,
     Project,
     Restrict,
+    Scan,
     Stored,
     Temporary,
     UnionAll,
 )
+from deferred.algebra.operators.join import OTHER
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, columns_of, conjuncts, is_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+JOINED_ROWS = 50_000
+"""A join with more rows is left to Spark."""
 
 
 class LeftToSpark(Exception):
@@ -42,13 +51,14 @@ class LeftToSpark(Exception):
 
 @dataclass(frozen=True)
 class Driver:
-    """What a plan is evaluated with: the rows that are at the driver, and the types of its columns."""
+    """What a plan is evaluated with: the rows that are at the driver, and where others are looked up."""
 
     held: Callable[[Temporary | Change], pa.Table | None]
     """The rows of a leaf, None where they are not at the driver."""
     looked_up: Callable[[Restrict], pa.Table | None]
     """The rows of a support table for few keys, by one query; None where they are too many for the driver."""
-    types: Mapping[str, str]
+    candidates: Callable[[Scan | Stored, pa.Table, Mapping[str, str]], pa.Table | None] = lambda *_: None
+    """At least the rows of a table whose columns have the values of some key; None where Spark must look."""
     asks: bool = False
     """Whether a support table may be asked: everything else of the plan can be computed here."""
 
@@ -67,7 +77,11 @@ class Driver:
             return self._is_simple(plan.keys.plan)
         if isinstance(plan, Project) and not all(_is_simple_value(e) for _, e in plan.outputs):
             return False
-        return type(plan) in _RULES and type(plan) is not Join and all(map(self._is_simple, plan.children))
+        return (
+            type(plan) in _RULES
+            and not isinstance(plan, (Aggregate, Join))
+            and all(map(self._is_simple, plan.children))
+        )
 
     def rows(self, plan: Plan) -> pa.Table:
         """Every kind of node that is known here; where its inputs are empty, most others have no rows either."""
@@ -127,12 +141,24 @@ class Driver:
         keys = self.rows(plan.keys.plan)
         if not keys.num_rows:
             return self.nothing(plan)
-        if isinstance(plan.child, Stored):
-            return self._sound(self.looked_up(plan) if self.asks else None)
-        rows = self.rows(plan.child)
-        if not all(is_column(value) for pair in plan.keys.on for value in pair):
+        pairs = [(mine.name, theirs.name) for mine, theirs in plan.keys.on if is_column(mine) and is_column(theirs)]
+        if len(pairs) < len(plan.keys.on):
             raise LeftToSpark
-        return _matching(rows, keys, [(mine.name, theirs.name) for mine, theirs in plan.keys.on], True)
+        rows = self.matching(plan.child, keys, dict(pairs))
+        if rows is None and isinstance(plan.child, Stored):
+            return self._sound(self.looked_up(plan) if self.asks else None)
+        return _matching(self.rows(plan.child) if rows is None else rows, keys, pairs, True)
+
+    def matching(self, plan: Plan, keys: pa.Table, on: Mapping[str, str]) -> pa.Table | None:
+        """At least the rows of a table, perhaps under other names, that have some key; None for any other plan."""
+        if isinstance(plan, (Scan, Stored)):
+            found = self.candidates(plan, keys, on)
+            return None if found is None else self._sound(found)
+        if not isinstance(plan, Project) or not all(is_column(value) for _, value in plan.outputs):
+            return None
+        below = {name: value.name for name, value in plan.outputs}
+        rows = self.matching(plan.child, keys, {below[mine]: theirs for mine, theirs in on.items()})
+        return None if rows is None else rows.select(list(below.values())).rename_columns(list(below))
 
     def semi_or_anti(self, plan: OuterJoin) -> pa.Table:
         if plan.kind not in (SEMI, ANTI):
@@ -154,17 +180,36 @@ class Driver:
         return _matching(left, right, pairs, plan.kind == SEMI)
 
     def join(self, plan: Join) -> pa.Table:
-        """Only that it is empty, as one of its inputs is."""
-        if COUNT in plan.inputs[0].columns and not self.rows(plan.inputs[0]).num_rows:
+        """By equality of columns, beginning with an input whose rows are here; without these there is no row."""
+        first, *left = sorted(plan.inputs, key=_is_table)
+        result = self.rows(first)
+        pairs = [_equal_columns(part) for part in conjuncts(plan.condition)] if result.num_rows else []
+        while left and result.num_rows:
+            linked = ((side, _linking(pairs, result.column_names, side.columns)) for side in left)
+            side, on = next(((side, on) for side, on in linked if on), (None, {}))
+            if side is None:
+                raise LeftToSpark
+            left.remove(side)
+            pairs = [pair for pair in pairs if pair not in map(frozenset, on.items())]
+            result = _without_nulls(result, on.values())
+            found = self.matching(side, result, on) if result.num_rows else result
+            result = _joined(result, self.rows(side) if found is None else found, on)
+        if not result.num_rows:
             return self.nothing(plan)
-        raise LeftToSpark
+        if pairs or result.num_rows > JOINED_ROWS:
+            raise LeftToSpark
+        return result.select(list(plan.columns))
+
+    def groups(self, plan: Aggregate) -> pa.Table:
+        """Only that there are none, as there are no rows."""
+        if not plan.keys or self.rows(plan.child).num_rows:
+            raise LeftToSpark
+        return self.nothing(plan)
 
     def nothing(self, plan: Plan) -> pa.Table:
-        """No rows; of columns whose types are known, so that Spark can read them."""
+        """No rows, of columns without types."""
         import pyarrow as pa
 
-        if not all(c in self.types for c in plan.columns):
-            raise LeftToSpark
         return pa.table({c: pa.array([], pa.null()) for c in plan.columns})
 
 
@@ -179,6 +224,7 @@ _RULES: Mapping[type[Plan], Callable[[Driver, Any], Any]] = {
     Restrict: Driver.restrict,
     OuterJoin: Driver.semi_or_anti,
     Join: Driver.join,
+    Aggregate: Driver.groups,
 }
 
 
@@ -194,7 +240,7 @@ def joined(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _value(rows: pa.Table, expression: Scalar) -> Any:
-    """A column, or a count that is the same for all rows or the negative of a column."""
+    """A column, or a count: the same for all rows, the negative of another one, or the product of two."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -202,6 +248,8 @@ def _value(rows: pa.Table, expression: Scalar) -> Any:
         return rows.column(expression.name)
     if isinstance(expression, exp.Neg) and is_column(expression.this) and expression.this.name == COUNT:
         return compute.negate(rows.column(COUNT))
+    if isinstance(expression, exp.Mul) and {COUNT, OTHER} == columns_of(expression):
+        return compute.multiply(rows.column(COUNT), rows.column(OTHER))
     return pa.repeat(pa.scalar(_number(expression), pa.int64()), rows.num_rows)
 
 
@@ -219,10 +267,56 @@ def _number(expression: Scalar) -> int:
     return -int(literal.this) if negative else int(literal.this)
 
 
+def _is_table(plan: Plan) -> bool:
+    """Whether a plan is a table, perhaps under other names, of which rows are found by keys alone."""
+    while isinstance(plan, Project) and all(is_column(value) for _, value in plan.outputs):
+        plan = plan.child
+    return isinstance(plan, (Scan, Stored))
+
+
+def _equal_columns(condition: Scalar) -> frozenset[str]:
+    """The two columns that a condition equates."""
+    if not isinstance(condition, exp.EQ) or not is_column(condition.this) or not is_column(condition.expression):
+        raise LeftToSpark
+    return frozenset((condition.this.name, condition.expression.name))
+
+
+def _linking(pairs: Iterable[frozenset[str]], have: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """For columns of one side those of the rows so far that they must be equal to."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        mine, theirs = pair.intersection(columns), pair.intersection(have)
+        if mine and theirs:
+            found.setdefault(min(mine), min(theirs))
+    return found
+
+
+def _without_nulls(rows: pa.Table, names: Iterable[str]) -> pa.Table:
+    """The rows in which no column is NULL: = is never true of it."""
+    from pyarrow import compute
+
+    for name in names:
+        if rows.column(name).null_count:
+            rows = rows.filter(compute.is_valid(rows.column(name)))
+    return rows
+
+
+def _joined(left: pa.Table, right: pa.Table, on: Mapping[str, str]) -> pa.Table:
+    """left ⋈ right, where columns of the right side equal columns of the left one."""
+    if not left.num_rows or not right.num_rows:
+        return left.slice(0, 0)
+    for mine, theirs in on.items():
+        if right.schema.field(mine).type != left.schema.field(theirs).type:
+            raise LeftToSpark
+    return left.join(right, list(on.values()), list(on), "inner", coalesce_keys=False)
+
+
 def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]], wanted: bool) -> pa.Table:
     """The rows whose values occur together in another table, or those whose values do not; NULL is NULL."""
     import pyarrow as pa
 
+    if not rows.num_rows:
+        return rows
     for mine, theirs in pairs:
         if rows.schema.field(mine).type != others.schema.field(theirs).type:
             raise LeftToSpark
@@ -232,7 +326,16 @@ def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]]
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+    return zip(*(_comparable(rows.column(name)).to_pylist() for name in names), strict=True)
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that Python compares as they are: Spark's dates go beyond the year 9999, and texts need no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_date32(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.binary()) if pa.types.is_string(values.type) else values
 
 
 def _is_told_apart(type_: pa.DataType) -> bool:
