@@ -13,7 +13,7 @@ from deferred.algebra.strategy import support_tables
 from tests.algebra.strategies import signed
 from tests.fuzz.check import Failure, check, script, shrink
 from tests.fuzz.duck import Database
-from tests.fuzz.recursive import ABOVE, GRAPHS, SCHEMAS, SET_STEPS, STARTS, STEPS, RecursiveGenerator
+from tests.fuzz.recursive import ABOVE, BAG_STEPS, GRAPHS, SCHEMAS, SET_STEPS, STARTS, STEPS, RecursiveGenerator
 
 SEEDS = range(300)
 PART = 100
@@ -72,6 +72,6 @@ def test_every_construct_occurs() -> None:
         generator = RecursiveGenerator(seed)
         generator.case()
         occurring += generator.constructs
-    wanted = {*STARTS, *STEPS, *SET_STEPS, *ABOVE, *GRAPHS}
+    wanted = {*STARTS, *STEPS, *SET_STEPS, *BAG_STEPS, *ABOVE, *GRAPHS}
     wanted |= {"duplicates", "nulls", "moved", "several branches", "two recursions", "a recursion over a recursion"}
     assert wanted - occurring.keys() == set()
