@@ -45,6 +45,17 @@ def current_rows(stored: Stored, state: SupportState, rows: exp.Query) -> exp.Qu
     return current
 
 
+def current_at_driver(stored: Stored, state: SupportState, rows: pa.Table) -> pa.Table:
+    """The same for rows at the driver."""
+    from pyarrow import compute
+
+    if state.appended and stored.keys:
+        return newest(rows, stored.columns, stored.keys, BATCH, GONE)
+    if state.appended:
+        rows = rows.filter(compute.equal(rows.column(BATCH), state.batch))
+    return rows.select(list(stored.columns))
+
+
 class PropagateRenderer(Renderer):
     """Renders the steps of one propagate, which reads its earlier steps as temporary results."""
 
@@ -73,14 +84,30 @@ class PropagateRenderer(Renderer):
             self._fetched[asked] = rows, self._fetch(stored, on, rows)
         return self._fetched[asked][1]
 
+    def held_at_driver(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
+        """The current rows of a support table without Spark; None where they cannot be told, or are too many.
+
+        All rows of a key must be there to know its newest one, so they are looked up by columns of the key.
+        """
+        state = self.states.get(stored.name)
+        if state is None or not set(on) <= set(stored.keys) or not self.types.keys() >= set(stored.columns):
+            return None
+        rows = self._looked_up(stored, on, keys)
+        return None if rows is None else current_at_driver(stored, state, rows)
+
     def _fetch(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> exp.Table | None:
-        types = {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
-        path = support_path(self.pinned.location, stored.name)
-        rows = looked_up(path, self.states[stored.name].version, types, keys, on, LOCAL_ROWS)
+        rows = self._looked_up(stored, on, keys)
         if rows is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
+        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in self._held_types(stored).items())
         return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, schema)
+
+    def _looked_up(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
+        path, version = support_path(self.pinned.location, stored.name), self.states[stored.name].version
+        return looked_up(path, version, self._held_types(stored), keys, on, LOCAL_ROWS)
+
+    def _held_types(self, stored: Stored) -> dict[str, str]:
+        return {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
 
     def _known_keys(self, keys: Keys) -> tuple[dict[str, str], pa.Table] | None:
         """For each key column of a support table the column of some rows at the driver that are exactly the keys."""
@@ -94,9 +121,9 @@ class PropagateRenderer(Renderer):
     def candidates(self, leaf: Scan | Stored, keys: pa.Table, on: Mapping[str, str]) -> pa.Table | None:
         """At least the rows of a base or support table that have some key, without Spark; None where Spark must look.
 
-        Where a key has another type than the column, they are not compared here.
+        All rows of a key must be there to know its newest one, so support tables are met by columns of the key.
         """
-        if not keys.num_rows:
+        if not keys.num_rows or (isinstance(leaf, Stored) and not set(on) <= set(leaf.keys)):
             return None
         name = (type(leaf).__name__, leaf.table if isinstance(leaf, Scan) else leaf.name, *leaf.columns)
         if name not in self._lookups:
@@ -118,16 +145,15 @@ class PropagateRenderer(Renderer):
         if stored.name not in self.states or not self.types.keys() >= set(stored.columns):
             return None
         state = self.states[stored.name]
-        types = {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
-        files = files_of(support_path(self.pinned.location, stored.name), state.version, types)
-        if files is None or (state.appended and not stored.keys):
-            return None
-        if not state.appended:
-            return Lookup(files)
-        return Lookup(files, lambda rows: newest(rows, stored.columns, stored.keys, BATCH, GONE))
+        files = files_of(support_path(self.pinned.location, stored.name), state.version, self._held_types(stored))
+        return None if files is None else Lookup(files, lambda rows: current_at_driver(stored, state, rows))
 
     def temporary(self, name: str) -> exp.Expr:
         found = self.pinned.temporary(name)
+        return self.temporaries.ready(found) if isinstance(found, exp.Table) else found
+
+    def change(self, table: str) -> exp.Expr:
+        found = self.pinned.change(table)
         return self.temporaries.ready(found) if isinstance(found, exp.Table) else found
 
     def held(self, stored: Stored) -> Sequence[str]:

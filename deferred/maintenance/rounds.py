@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, select
-from deferred.algebra.operators import Change, Scan, Stored
+from deferred.algebra.operators import Change
 from deferred.algebra.operators.recursion import has_recursion, rounds_before
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.plan import Plan
@@ -19,7 +19,8 @@ from deferred.algebra.program import Loop, run
 from deferred.log.context import Context
 from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
-from deferred.spark.at_driver import Driver
+from deferred.spark.at_driver import Candidates, Driver, Stores, asks_nothing, finds_nothing
+from deferred.spark.driver import exact_type, spelled
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import quoted
 from deferred.sql.render import Renderer
@@ -48,8 +49,10 @@ class SparkMachine:
     types: Mapping[str, str]
     changes: Mapping[str, exp.Table] = field(default_factory=dict)
     expected: int = 0
-    candidates: Callable[[Scan | Stored, pa.Table, Mapping[str, str]], pa.Table | None] = lambda *_: None
-    """Rows of base and support tables that are looked up at the driver."""
+    stored: Stores = asks_nothing
+    """The rows of support tables without Spark."""
+    candidates: Candidates = finds_nothing
+    """Rows of base and support tables that are met at the driver."""
     tell: Callable[[str], None] = log.info
     """Called with a line about each round."""
     most_gone: Mapping[str, int] = field(default_factory=dict)
@@ -71,17 +74,31 @@ class SparkMachine:
 
     def _at_driver(self, name: str, plan: Plan, skipped: bool) -> bool:
         """Whether the result could be computed without Spark."""
-        types = {**self.types, COUNT: "bigint"}
-        if not all(c in types for c in plan.columns):
-            return False
-        ask = lambda rows: self.temporaries.fetched(self.renderer.query(rows))  # noqa: E731
-        driver = Driver(self._held, ask, self.candidates)
-        rows = driver.nothing(plan) if skipped else driver.evaluated(plan)
+        rows = self._driver.nothing_of(plan) if skipped else self.evaluated(plan)
         if rows is None:
             return False
-        schema = ", ".join(f"{quoted(c)} {types[c]}" for c in plan.columns)
-        self.steps[name] = self.temporaries.hold(name, rows, schema)
+        self.steps[name] = self.hold(name, rows)
         return True
+
+    @property
+    def _driver(self) -> Driver:
+        types = {**self.types, COUNT: "bigint"}
+        ask = lambda rows: self.temporaries.fetched(self.renderer.query(rows))  # noqa: E731
+        return Driver(self._held, ask, types, self.stored, self.candidates)
+
+    def evaluated(self, plan: Plan) -> pa.Table | None:
+        """The rows of a plan, if they can be computed without Spark."""
+        return self._driver.evaluated(plan)
+
+    def hold(self, name: str, rows: pa.Table) -> exp.Table:
+        """Takes rows that were computed at the driver, in the types that their columns are known to have."""
+        import pyarrow as pa
+
+        known = {**self.types, COUNT: "bigint"}
+        types = {c: known.get(c) or spelled(rows.schema.field(c).type) for c in rows.column_names}
+        exact = [(c, exact_type(type_) or rows.schema.field(c).type) for c, type_ in types.items()]
+        schema = ", ".join(f"{quoted(c)} {type_}" for c, type_ in types.items())
+        return self.temporaries.hold(name, rows.cast(pa.schema(exact)), schema)
 
     def _held(self, leaf: Temporary | Change) -> pa.Table | None:
         if isinstance(leaf, Temporary):

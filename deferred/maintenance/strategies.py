@@ -17,9 +17,10 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed
 from deferred.algebra.delta import differentiate
+from deferred.algebra.operators import Project
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
+from deferred.algebra.program import EXPOSED, Loop, Program, Run, Upkeep, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
@@ -35,8 +36,8 @@ from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
-from deferred.sql.dialect import cast
+from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
+from deferred.sql.dialect import cast, quoted
 from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ class Incremental(Strategy):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
         renderer = self.renderer(job)
-        ran = run(program.steps, self.machine(job, renderer, program))
-        return self.change(job, program, renderer, ran)
+        machine = self.machine(job, renderer, program)
+        return self.change(job, program, machine, run(program.steps, machine))
 
     def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
         """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
@@ -148,28 +149,59 @@ class Incremental(Strategy):
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
     def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
-        most_gone = _most_gone(job.view, program)
-        types, logs, results = job.definition.column_types, job.logs, renderer.pinned.steps
         machine = SparkMachine(
-            renderer, results, job.temporaries, types, logs.changed, logs.total, tell=job.tell, most_gone=most_gone
+            renderer,
+            renderer.pinned.steps,
+            job.temporaries,
+            job.definition.column_types,
+            job.logs.changed,
+            job.logs.total,
+            renderer.held_at_driver,
+            tell=job.tell,
+            most_gone=_most_gone(job.view, program),
         )
         # One query of Spark reads a table as fast as the driver does; the rounds of a loop would be many.
         rounds = any(isinstance(step, Loop) for step in program.steps)
         return replace(machine, candidates=renderer.candidates) if rounds else machine
 
-    def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
-        """What a program has computed, once its steps have run."""
+    def change(self, job: Job, program: Program, machine: SparkMachine, ran: Run) -> Change:
+        """What a program has computed, once its steps have run: at the driver where it can, else in Spark."""
+        moves, renderer = ran.moves(program), machine.renderer
+        assert isinstance(renderer, PropagateRenderer)
+        found = self._at_driver(job, program, machine, moves)
+        if found is None:
+            found = self._in_spark(job, program, renderer, moves)
+        advance = partial(support.advance, job.context, job.view, moves, renderer, found)
+        return Change(found["delta"], advance, ran.report(program))
+
+    def _at_driver(
+        self, job: Job, program: Program, machine: SparkMachine, moves: Mapping[str, Upkeep]
+    ) -> dict[str, exp.Table] | None:
+        """The view's change, and what its support tables append, without Spark; None where one of them needs it."""
+        if program.result is None or job.logs.total > LOCAL_ROWS:
+            return None
+        types = dict(job.view.columns)
+        named = [(name, cast(column(c), types[name])) for c, name in output(job.definition, job.view.columns)]
+        rows = machine.evaluated(Project(program.result, (*named, (COUNT, column(COUNT)))))
+        if rows is None:
+            return None
+        moved = {} if job.batch is None else support.moved_at_driver(moves, machine, job.batch)
+        if moved is None:
+            return None
+        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in (*job.view.columns, (COUNT, "bigint")))
+        return {"delta": job.temporaries.hold("delta", rows, schema), **moved}
+
+    def _in_spark(
+        self, job: Job, program: Program, renderer: PropagateRenderer, moves: Mapping[str, Upkeep]
+    ) -> dict[str, exp.Table]:
         definition, view = job.definition, job.view
         if program.result is None:
             nothing = [alias(cast(exp.Null(), type_), name) for name, type_ in view.columns]
             rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
         else:
             rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        moves = ran.moves(program)
         moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
-        found = job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
-        advance = partial(support.advance, job.context, view, moves, renderer, found)
-        return Change(found["delta"], advance, ran.report(program))
+        return job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
 
 
 def shown_at_start(job: Job) -> exp.Query:
@@ -196,7 +228,8 @@ class SelfMaintained(Incremental):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer, program))
+        machine = self.machine(job, renderer, program)
+        ran = run(program.steps, machine)
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if not found:
@@ -205,7 +238,7 @@ class SelfMaintained(Incremental):
                 raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
             reason = exposed(guard, [tuple(row) for row in found])
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
-        return self.change(job, program, renderer, ran)
+        return self.change(job, program, machine, ran)
 
 
 class FromView(Incremental):
@@ -225,7 +258,8 @@ class FromView(Incremental):
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer, program))
+        machine = self.machine(job, renderer, program)
+        ran = run(program.steps, machine)
         for guard in program.guards:
             found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
             if found:
@@ -233,7 +267,7 @@ class FromView(Incremental):
                     f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
                 )
                 return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
-        return self.change(job, program, renderer, ran)
+        return self.change(job, program, machine, ran)
 
 
 def _autonomous(definition: Definition) -> Autonomous:

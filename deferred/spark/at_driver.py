@@ -1,10 +1,10 @@
-"""Steps at the driver: plans that put rows together, compare and count them, over rows that have come to the driver.
+"""Steps at the driver: plans over rows that have come to the driver, computed without Spark.
 
-A query of Spark takes a few hundred milliseconds however few rows it has, and the rounds of a recursion are many. What
-is computed here never looks into a value: columns pass through, and values are the same or not. Everything else, and
-every type in which SQL and Arrow might tell values apart differently, is left to Spark.
+A query of Spark takes a few hundred milliseconds however few rows it has, and a program has many steps. Here rows are
+put together, compared, counted and joined, and expressions computed as far as deferred.spark.values knows them.
+Everything else, and every type in which SQL and Arrow might tell values apart differently, is left to Spark.
 
-Base and support tables are read only for keys that are at the driver (`lookups`).
+Base and support tables are met only by keys that are at the driver (`lookups`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT
+from deferred.algebra.bags import BATCH, COUNT, GONE
 from deferred.algebra.operators import (
     ANTI,
+    LEFT,
     SEMI,
     Aggregate,
     Change,
@@ -33,55 +34,70 @@ from deferred.algebra.operators import (
     Temporary,
     UnionAll,
 )
-from deferred.algebra.operators.join import OTHER
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import Scalar, columns_of, conjuncts, is_column
+from deferred.algebra.scalar import Scalar, conjuncts, is_column
+from deferred.spark.values import LeftToSpark, holding, is_known, totals, values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+Stores = Callable[[Stored, Mapping[str, str], "pa.Table | None"], "pa.Table | None"]
+"""Finds the current rows of a support table without Spark: those with some keys, or all; None where it cannot."""
+
+
+Candidates = Callable[[Scan | Stored, "pa.Table", Mapping[str, str]], "pa.Table | None"]
+"""Finds at least the rows of a table whose columns have the values of some key; None where Spark must look."""
+
 JOINED_ROWS = 50_000
 """A join with more rows is left to Spark."""
 
 
-class LeftToSpark(Exception):
-    """A part of a plan is not for the driver."""
+def asks_nothing(stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> None:
+    """What is found where no support table can be asked."""
+
+
+def finds_nothing(table: Scan | Stored, keys: pa.Table, on: Mapping[str, str]) -> None:
+    """What is found where no table is met at the driver."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What a plan is evaluated with: the rows that are at the driver, and where others are looked up."""
+    """What a plan is evaluated with: the rows that are at the driver, and the types of its columns."""
 
     held: Callable[[Temporary | Change], pa.Table | None]
     """The rows of a leaf, None where they are not at the driver."""
     looked_up: Callable[[Restrict], pa.Table | None]
     """The rows of a support table for few keys, by one query; None where they are too many for the driver."""
-    candidates: Callable[[Scan | Stored, pa.Table, Mapping[str, str]], pa.Table | None] = lambda *_: None
-    """At least the rows of a table whose columns have the values of some key; None where Spark must look."""
+    types: Mapping[str, str]
+    stored: Stores = asks_nothing
+    candidates: Candidates = finds_nothing
     asks: bool = False
     """Whether a support table may be asked: everything else of the plan can be computed here."""
 
     def evaluated(self, plan: Plan) -> pa.Table | None:
         """The rows of a plan, under its columns; None where Spark must compute them."""
+        import pyarrow as pa
+
         try:
-            return replace(self, asks=self._is_simple(plan)).rows(plan)
-        except LeftToSpark:
+            rows = replace(self, asks=self._is_simple(plan)).rows(plan)
+        except (LeftToSpark, ValueError, OverflowError, pa.ArrowException):  # a value that Python or Arrow cannot hold
             return None
+        return rows if rows.num_rows else self.nothing_of(plan)
+
+    def nothing_of(self, plan: Plan) -> pa.Table | None:
+        """No rows of a plan; None where the types of its columns are not known, by which Spark reads them."""
+        return self.nothing(plan) if all(c in self.types for c in plan.columns) else None
 
     def _is_simple(self, plan: Plan) -> bool:
-        """Whether nothing in a plan looks into a value, and all rows but those of support tables are here."""
+        """Whether every node and expression of a plan is known, and all rows but those of support tables are here."""
         if isinstance(plan, (Temporary, Change)):
             return self.held(plan) is not None
         if isinstance(plan, Restrict) and isinstance(plan.child, Stored):
             return self._is_simple(plan.keys.plan)
-        if isinstance(plan, Project) and not all(_is_simple_value(e) for _, e in plan.outputs):
+        if not all(map(is_known, plan.expressions)):
             return False
-        return (
-            type(plan) in _RULES
-            and not isinstance(plan, (Aggregate, Join))
-            and all(map(self._is_simple, plan.children))
-        )
+        return type(plan) in _RULES and type(plan) is not Join and all(map(self._is_simple, plan.children))
 
     def rows(self, plan: Plan) -> pa.Table:
         """Every kind of node that is known here; where its inputs are empty, most others have no rows either."""
@@ -104,19 +120,23 @@ class Driver:
         rows = self.rows(plan.child)
         if not rows.num_rows:
             return self.nothing(plan)
-        return pa.table({name: _value(rows, expression) for name, expression in plan.outputs})
+        return pa.table({name: values(rows, expression) for name, expression in plan.outputs})
 
     def filter(self, plan: Filter) -> pa.Table:
-        """By the sign of the count."""
-        from pyarrow import compute
+        rows = self.rows(plan.child)
+        return holding(rows, plan.condition) if rows.num_rows else rows
 
-        rows, condition = self.rows(plan.child), plan.condition
-        if not rows.num_rows:
-            return rows
-        if not isinstance(condition, (exp.GT, exp.LT)) or not is_column(condition.this) or condition.this.name != COUNT:
+    def aggregate(self, plan: Aggregate) -> pa.Table:
+        """Of no rows there is no group; the types of a total over nothing may not be known here."""
+        rows = self.rows(plan.child)
+        if rows.num_rows:
+            return totals(rows, plan.keys, plan.outputs)
+        if not plan.keys:
             raise LeftToSpark
-        compare = compute.greater if isinstance(condition, exp.GT) else compute.less
-        return rows.filter(compare(rows.column(COUNT), _number(condition.expression)))
+        return self.nothing(plan)
+
+    def kept(self, plan: Stored) -> pa.Table:
+        return self._sound(self.stored(plan, {}, None) if self.asks else None)
 
     def union(self, plan: UnionAll) -> pa.Table:
         parts = [self.rows(side).rename_columns(list(plan.columns)) for side in plan.inputs]
@@ -142,11 +162,15 @@ class Driver:
         if not keys.num_rows:
             return self.nothing(plan)
         pairs = [(mine.name, theirs.name) for mine, theirs in plan.keys.on if is_column(mine) and is_column(theirs)]
-        if len(pairs) < len(plan.keys.on):
-            raise LeftToSpark
-        rows = self.matching(plan.child, keys, dict(pairs))
+        simple = len(pairs) == len(plan.keys.on)
+        rows = self.matching(plan.child, keys, dict(pairs)) if simple else None
         if rows is None and isinstance(plan.child, Stored):
-            return self._sound(self.looked_up(plan) if self.asks else None)
+            if not self.asks:
+                raise LeftToSpark
+            found = self.stored(plan.child, dict(pairs), keys) if simple else None
+            return self._sound(self.looked_up(plan) if found is None else found)
+        if not simple:
+            raise LeftToSpark
         return _matching(self.rows(plan.child) if rows is None else rows, keys, pairs, True)
 
     def matching(self, plan: Plan, keys: pa.Table, on: Mapping[str, str]) -> pa.Table | None:
@@ -160,24 +184,31 @@ class Driver:
         rows = self.matching(plan.child, keys, {below[mine]: theirs for mine, theirs in on.items()})
         return None if rows is None else rows.select(list(below.values())).rename_columns(list(below))
 
-    def semi_or_anti(self, plan: OuterJoin) -> pa.Table:
-        if plan.kind not in (SEMI, ANTI):
+    def outer_join(self, plan: OuterJoin) -> pa.Table:
+        """By values that are the same; of the joins that add columns only the left one."""
+        if plan.kind not in (LEFT, SEMI, ANTI):
             raise LeftToSpark
         left = self.rows(plan.left)
         if not left.num_rows:
-            return left
+            return left if plan.kind != LEFT else self.nothing(plan)
         right = self.rows(plan.right)
+        if plan.kind == LEFT:
+            return _with_partners(left, right, self._pairs(plan))
         if not right.num_rows:
             return left if plan.kind == ANTI else left.slice(0, 0)
         if isinstance(plan.condition, exp.Boolean) and plan.condition.this:
             return left if plan.kind == SEMI else left.slice(0, 0)
+        return _matching(left, right, self._pairs(plan), plan.kind == SEMI)
+
+    def _pairs(self, plan: OuterJoin) -> list[tuple[str, str]]:
+        """The columns, (left, right), that a condition says to be the same."""
         pairs = []
         for part in conjuncts(plan.condition):
             if not isinstance(part, exp.NullSafeEQ) or not is_column(part.this) or not is_column(part.expression):
                 raise LeftToSpark
             names = part.this.name, part.expression.name
             pairs.append(names if names[0] in plan.left.columns else names[::-1])
-        return _matching(left, right, pairs, plan.kind == SEMI)
+        return pairs
 
     def join(self, plan: Join) -> pa.Table:
         """By equality of columns, beginning with an input whose rows are here; without these there is no row."""
@@ -200,12 +231,6 @@ class Driver:
             raise LeftToSpark
         return result.select(list(plan.columns))
 
-    def groups(self, plan: Aggregate) -> pa.Table:
-        """Only that there are none, as there are no rows."""
-        if not plan.keys or self.rows(plan.child).num_rows:
-            raise LeftToSpark
-        return self.nothing(plan)
-
     def nothing(self, plan: Plan) -> pa.Table:
         """No rows, of columns without types."""
         import pyarrow as pa
@@ -222,9 +247,10 @@ _RULES: Mapping[type[Plan], Callable[[Driver, Any], Any]] = {
     Distinct: Driver.distinct,
     Net: Driver.net,
     Restrict: Driver.restrict,
-    OuterJoin: Driver.semi_or_anti,
+    OuterJoin: Driver.outer_join,
+    Aggregate: Driver.aggregate,
+    Stored: Driver.kept,
     Join: Driver.join,
-    Aggregate: Driver.groups,
 }
 
 
@@ -239,32 +265,21 @@ def joined(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([part.rename_columns(names).cast(schema) for part in parts])
 
 
-def _value(rows: pa.Table, expression: Scalar) -> Any:
-    """A column, or a count: the same for all rows, the negative of another one, or the product of two."""
+def appended_at_driver(rows: pa.Table, gone: pa.Table | None, batch: int) -> pa.Table:
+    """What a batch appends to a table that keeps the rows of all batches: new rows, and keys that it takes away."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    if is_column(expression):
-        return rows.column(expression.name)
-    if isinstance(expression, exp.Neg) and is_column(expression.this) and expression.this.name == COUNT:
-        return compute.negate(rows.column(COUNT))
-    if isinstance(expression, exp.Mul) and {COUNT, OTHER} == columns_of(expression):
-        return compute.multiply(rows.column(COUNT), rows.column(OTHER))
-    return pa.repeat(pa.scalar(_number(expression), pa.int64()), rows.num_rows)
-
-
-def _is_simple_value(expression: Scalar) -> bool:
-    return is_column(expression) or not columns_of(expression) or isinstance(expression, exp.Neg)
-
-
-def _number(expression: Scalar) -> int:
-    """The value of CAST(… AS BIGINT) of a number."""
-    inner = expression.this if isinstance(expression, exp.Cast) and expression.to.is_type("BIGINT") else None
-    negative = isinstance(inner, exp.Neg)
-    literal = inner.this if isinstance(inner, exp.Neg) else inner
-    if not isinstance(literal, exp.Literal) or literal.is_string or not literal.this.isdigit():
-        raise LeftToSpark
-    return -int(literal.this) if negative else int(literal.this)
+    tagged = []
+    for part, is_gone in ((rows, False), (gone, True)):
+        if part is None or (is_gone and not part.num_rows):
+            continue
+        columns = {
+            name: part.column(name) if name in part.column_names else pa.nulls(part.num_rows)
+            for name in rows.column_names
+        }
+        columns[BATCH] = pa.repeat(pa.scalar(batch, pa.int64()), part.num_rows)
+        tagged.append(pa.table({**columns, GONE: pa.repeat(pa.scalar(is_gone), part.num_rows)}))
+    return joined(tagged)
 
 
 def _is_table(plan: Plan) -> bool:
@@ -325,6 +340,26 @@ def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]]
     return rows.filter(pa.array(found, pa.bool_()))
 
 
+def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, str]]) -> pa.Table:
+    """Every row with each row of another table that has the same values, or with NULLs if none has."""
+    import pyarrow as pa
+
+    for mine, theirs in pairs if right.num_rows else ():
+        if left.schema.field(mine).type != right.schema.field(theirs).type:
+            raise LeftToSpark
+    partners: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(_tuples(right, [theirs for _, theirs in pairs])):
+        partners.setdefault(key, []).append(row)
+    found = [
+        (row, partner)
+        for row, key in enumerate(_tuples(left, [mine for mine, _ in pairs]))
+        for partner in partners.get(key, [None])
+    ]
+    of_left, of_right = (pa.array(numbers, pa.int64()) for numbers in zip(*found, strict=True))
+    columns = {name: left.column(name).take(of_left) for name in left.column_names}
+    return pa.table({**columns, **{name: right.column(name).take(of_right) for name in right.column_names}})
+
+
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
     return zip(*(_comparable(rows.column(name)).to_pylist() for name in names), strict=True)
 
@@ -342,5 +377,12 @@ def _is_told_apart(type_: pa.DataType) -> bool:
     """Whether two values of a type are the same in Arrow and in Python exactly if they are in SQL."""
     import pyarrow as pa
 
-    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_binary, pa.types.is_date)
+    kinds = (
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+    )
     return any(kind(type_) for kind in (*kinds, pa.types.is_decimal, pa.types.is_null))

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp, parse_one
 
-from deferred.algebra.bags import COUNT, bigint
+from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
-from deferred.algebra.operators import Filter, Join, Project, Scan, Temporary
+from deferred.algebra.operators import LEFT, Filter, Join, OuterJoin, Project, Scan, Temporary
 from deferred.algebra.paper.evaluate import Bag, Table, evaluate
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop, run
@@ -55,7 +55,8 @@ class BothMachines:
         rows: Bag = Counter() if skipped else self.evaluated(plan)
         if not skipped and all(c in self.types for c in plan.columns):
             self.steps += 1
-            found = Driver(self.arrow, self.arrow, lambda leaf, *_: self.arrow(leaf)).evaluated(plan)
+            everything = lambda leaf, *_: self.arrow(leaf)  # noqa: E731
+            found = Driver(self.arrow, self.arrow, self.types, candidates=everything).evaluated(plan)
             if found is not None:
                 self.at_driver += 1
                 assert bag_of(found) == rows, plan
@@ -97,26 +98,37 @@ def test_steps_of_random_recursions() -> None:
 
 
 ROWS = Temporary("rows", ("a", COUNT))
+TYPES = {"a": "int", "b": "int", COUNT: "bigint"}
 
 
 def driver(rows: pa.Table) -> Driver:
-    return Driver(lambda _: rows, lambda _: None)
+    return Driver(lambda _: rows, lambda _: None, TYPES)
 
 
 LEFT_TO_SPARK = {
-    "an expression": Project(ROWS, (("b", exp.Add(this=column("a"), expression=exp.Literal.number(1))),)),
-    "a number of another type": Project(ROWS, (("b", exp.Literal.number(1)),)),
-    "a condition on a value": Filter(ROWS, exp.GT(this=column("a"), expression=bigint(0))),
+    "an expression": Project(ROWS, (("b", exp.Div(this=column("a"), expression=exp.Literal.number(2))),)),
+    "a condition": Filter(ROWS, exp.Like(this=column("a"), expression=exp.Literal.string("1"))),
 }
 
 
 @pytest.mark.parametrize("name", LEFT_TO_SPARK)
-def test_what_looks_into_values_is_left_to_spark(name: str) -> None:
+def test_what_is_not_known_is_left_to_spark(name: str) -> None:
     rows = pa.table({"a": [1], COUNT: [1]})
     assert driver(rows).evaluated(LEFT_TO_SPARK[name]) is None
     none = driver(rows.slice(0, 0)).evaluated(LEFT_TO_SPARK[name])
     assert none is not None
     assert none.num_rows == 0
+
+
+def test_a_left_join() -> None:
+    left, right = Temporary("left", ("a", COUNT)), Temporary("right", ("b", "c"))
+    held = {
+        "left": pa.table({"a": [1, 2, None], COUNT: [1, 1, -1]}),
+        "right": pa.table({"b": [1, None, 1], "c": ["x", "y", "z"]}),
+    }
+    plan = OuterJoin(left, right, LEFT, exp.NullSafeEQ(this=column("a"), expression=column("b")))
+    found = Driver(lambda leaf: held[leaf.name], lambda _: None, TYPES).evaluated(plan)
+    assert bag_of(found) == Counter([(1, 1, 1, "x"), (1, 1, 1, "z"), (2, 1, None, None), (None, -1, None, "y")])
 
 
 OTHERS = Scan("t", ("x", "y"), ("x", "y"))
@@ -132,8 +144,9 @@ JOINED = {
 @pytest.mark.parametrize("name", JOINED)
 def test_joins_are_by_equality(name: str) -> None:
     condition, wanted = JOINED[name]
+    types = {**TYPES, "x": "int", "y": "int"}
     tables = [pa.table({"a": [1, None], COUNT: [1, 1]}), pa.table({"x": [1, 1, 2], "y": [5, 6, None]})]
-    at_driver = Driver(lambda _: tables[0], lambda _: None, lambda *_: tables[1])
+    at_driver = Driver(lambda _: tables[0], lambda _: None, types, candidates=lambda *_: tables[1])
     found = at_driver.evaluated(Join((ROWS, OTHERS), parse_one(condition)))
     assert wanted == (None if found is None else set(bag_of(found)))
 
