@@ -59,8 +59,8 @@ class TestRecursion(OperatorCases):
     notation = {
         "closure": "Π[a, b](Π[a, b](fix[x](Π[t.a, t.b](t) ∪ Π[x.a, t.b](Π[a, b](x) ⋈[x.b = t.a] t))))",
         "a bag": (
-            "Π[a, k](Π[a, k](fix[x](Π[a, k, CAST(0 AS INT)](Π[t.a, 0](t)) ⊎ Π[b, (x.k + 1), level + CAST(1 AS INT)]"
-            "(Π[b, x.k + 1, level](Π[a, k, level](x) ⋈[x.a = t.a AND x.k < 2] t)))))"
+            "Π[a, k](Π[a, k](fix[x](Π[a, k, CAST(0 AS INT)](Π[t.a, 0](t)) ⊎ Π[b, (x.k + 1), x.level + CAST(1 AS INT)]"
+            "(Π[b, x.k + 1, x.level](Π[a, k, level](x) ⋈[x.a = t.a AND x.k < 2] t)))))"
         ),
     }
     reads = {
