@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from deferred.algebra.blocks import Block, block_of
 from deferred.algebra.operators import Filter, Join, OuterJoin, Project, Scan
 from deferred.algebra.operators.outer_join import LEFT
 from deferred.algebra.operators.project import pick
@@ -25,40 +26,12 @@ from deferred.algebra.scalar import (
     conjuncts,
     equated_columns,
     rewrite,
-    substitute,
 )
 from deferred.algebra.selfmaintenance.promises import Promises, Reference
 from deferred.algebra.sharing import Pairs, Sharing, text_over, written
 
 VIEW = "old view"
 """The name of the result that has the rows of the view under its old definition, under the columns of its plan."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Π[outputs](σ[conditions](inputs₁ × … × inputsₙ))."""
-
-    inputs: tuple[Plan, ...]
-    conditions: tuple[Scalar, ...]
-    outputs: Mapping[str, Scalar]
-
-
-def block_of(plan: Plan) -> Block:
-    """The projections, filters and joins at the top of a plan as one."""
-    if isinstance(plan, Project):
-        below = block_of(plan.child)
-        return Block(below.inputs, below.conditions, {c: substitute(e, below.outputs) for c, e in plan.outputs})
-    if isinstance(plan, Filter):
-        below = block_of(plan.child)
-        more = tuple(substitute(part, below.outputs) for part in conjuncts(plan.condition))
-        return Block(below.inputs, (*below.conditions, *more), below.outputs)
-    if isinstance(plan, Join):
-        blocks = [block_of(side) for side in plan.inputs]
-        outputs = {c: e for each in blocks for c, e in each.outputs.items()}
-        more = tuple(substitute(part, outputs) for part in conjuncts(plan.condition))
-        inputs = tuple(side for each in blocks for side in each.inputs)
-        return Block(inputs, (*(part for each in blocks for part in each.conditions), *more), outputs)
-    return Block((plan,), (), {c: column(c) for c in plan.columns})
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.operators import Aggregate, Filter, Join, OuterJoin, Project, Reference, Scan, UnionAll
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.operators.temporary import Stored, Temporary
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, columns_of, conjuncts, substitute
@@ -57,7 +58,7 @@ class Sharing:
                 way for old, kept in olds.values() if (way := strategy.carried_over(node, old, kept, self)) is not None
             ]
             if ways:
-                best = min(ways, key=lambda way: sum(isinstance(n, Scan) for n in way.walk()))
+                best = min(ways, key=lambda way: len(scans_of(way)))
                 found[name] = Shared(best, node)
         return found
 

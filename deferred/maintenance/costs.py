@@ -12,9 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.delta import differentiate
-from deferred.algebra.operators import Scan
-from deferred.algebra.plan import Plan
-from deferred.algebra.program import Loop, Program, Step
+from deferred.algebra.operators.scan import scans_of
+from deferred.algebra.program import Program
 from deferred.algebra.scalar import conjuncts, equated_columns
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
@@ -166,20 +165,8 @@ def _factors(operations: Iterable[tuple[str | None, Any]]) -> Iterator[tuple[str
 
 def _scans(program: Program) -> Iterator[str]:
     """The base tables that a program reads, each as often as it does."""
-    plans = [plan for step in program.steps for plan in _plans(step)]
-    plans += [] if program.result is None else [program.result]
-    plans += [plan for upkeep in program.supports.values() for plan in (upkeep.rows, upkeep.gone) if plan is not None]
-    for plan in plans:
-        yield from (node.table for node in plan.walk() if isinstance(node, Scan))
-
-
-def _plans(step: Step | Loop) -> Iterator[Plan]:
-    if isinstance(step, Step):
-        yield step.plan
-        return
-    yield from (step.first, step.next)
-    for inner in step.steps:
-        yield from _plans(inner)
+    for plan in program.plans:
+        yield from (scan.table for scan in scans_of(plan))
 
 
 def _touched_part(now: Situation, table: str) -> float:
@@ -201,10 +188,9 @@ def _touched_part(now: Situation, table: str) -> float:
 def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """(column of a table, (other table, its column)) that the query equates."""
     origin = {
-        id_: (node.table, name)
-        for node in definition.plan.walk()
-        if isinstance(node, Scan)
-        for id_, name in zip(node.columns, node.names, strict=True)
+        id_: (scan.table, name)
+        for scan in scans_of(definition.plan)
+        for id_, name in zip(scan.ids, scan.names, strict=True)
     }
     for node in definition.plan.walk():
         for expression in node.expressions:

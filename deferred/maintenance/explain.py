@@ -166,7 +166,7 @@ def _row_count(context: Context, table: TableRecord) -> int | None:
 def _compared(context: Context, view: ViewRecord, definition: definitions.Definition) -> dict[str, dict[str, Any]]:
     """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
     try:
-        pending = unread(context, view, definition)
+        pending = None if view.propagated is None else unread(context, definition, view.propagated)
         compared = {} if pending is None else choose(context, view, definition, pending).costs
     except DeferredError:
         return {}

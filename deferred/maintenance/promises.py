@@ -28,8 +28,8 @@ def broken(guard: Guard, view: str, rows: Sequence[tuple[Any, ...]]) -> str:
         else f"{guard.table}({columns}) was tracked as a reference to {guard.other}, which has no row for {listed}."
     )
     return (
-        f"{what} View {view} reads no base table and relies on it. Mend the rows and run rebuild({view!r}); if they "
-        f"are right, track the table without that promise and create the view anew."
+        f"{what} View {view} reads no base table and relies on it. Correct the rows and run rebuild({view!r}); if they "
+        f"are right, track the table without that promise and create the view again."
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
@@ -20,7 +20,7 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Project
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Loop, Program, Run, Upkeep, run
+from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
@@ -36,14 +36,17 @@ from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
-from deferred.sql.dialect import cast, quoted
+from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.sql.ddl import column_list
+from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
+
+Row = tuple[Any, ...]
 
 GONE_FRACTION = 0.5
 """When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
@@ -72,6 +75,8 @@ class Job:
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
     tell: Callable[[str], None] = log.info
     """Called with a line about how far a long computation has come."""
+    operation: str | None = None
+    """The id of the operation that writes the batch."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,13 @@ class Incremental(Strategy):
         rounds = any(isinstance(step, Loop) for step in program.steps)
         return replace(machine, candidates=renderer.candidates) if rounds else machine
 
+    def found(self, job: Job, program: Program, renderer: PropagateRenderer) -> Iterator[tuple[Guard, list[Row]]]:
+        """The guards of a program that have found something, once its steps have run, and a few rows of each."""
+        for guard in program.guards:
+            rows = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
+            if rows:
+                yield guard, [tuple(row) for row in rows]
+
     def change(self, job: Job, program: Program, machine: SparkMachine, ran: Run) -> Change:
         """What a program has computed, once its steps have run: at the driver where it can, else in Spark."""
         moves, renderer = ran.moves(program), machine.renderer
@@ -178,7 +190,7 @@ class Incremental(Strategy):
         self, job: Job, program: Program, machine: SparkMachine, moves: Mapping[str, Upkeep]
     ) -> dict[str, exp.Table] | None:
         """The view's change, and what its support tables append, without Spark; None where one of them needs it."""
-        if program.result is None or job.logs.total > LOCAL_ROWS:
+        if program.result is None:
             return None
         types = dict(job.view.columns)
         named = [(name, cast(column(c), types[name])) for c, name in output(job.definition, job.view.columns)]
@@ -188,7 +200,7 @@ class Incremental(Strategy):
         moved = {} if job.batch is None else support.moved_at_driver(moves, machine, job.batch)
         if moved is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in (*job.view.columns, (COUNT, "bigint")))
+        schema = column_list([*job.view.columns, (COUNT, "bigint")])
         return {"delta": job.temporaries.hold("delta", rows, schema), **moved}
 
     def _in_spark(
@@ -230,14 +242,10 @@ class SelfMaintained(Incremental):
         renderer = self.renderer(job, shown_at_start(job))
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if not found:
-                continue
+        for guard, rows in self.found(job, program, renderer):
             if guard.kind != EXPOSED:
-                raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
-            reason = exposed(guard, [tuple(row) for row in found])
-            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
+                raise PromiseBrokenError(broken(guard, job.view.name, rows))
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, machine, ran)
 
 
@@ -260,13 +268,9 @@ class FromView(Incremental):
         renderer = self.renderer(job, shown_at_start(job))
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if found:
-                reason = (
-                    f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
-                )
-                return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+        for guard, rows in self.found(job, program, renderer):
+            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
+            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
         return self.change(job, program, machine, ran)
 
 
@@ -318,10 +322,22 @@ class Recompute(Strategy):
         return definition.sql
 
     def run(self, job: Job) -> Change:
+        """The support tables are filled first, and the view from them: the base tables are read once.
+
+        If the batch does not follow, the next propagate restores them, as after every other advance.
+        """
+        assert job.operation is not None
+        assert job.batch is not None
         view, definition = job.view, computed(job.definition, job.cut, job.temporaries, job.tell)
-        new = signed(query(definition, view.columns, job.cut), [name for name, _ in view.columns])
+        support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
+        filled = support.resting_on(definition, view.workings)
+        new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
-        return Change(change, partial(support.refill, job.context, view, definition, job.cut))
+        return Change(change, _have_advanced)
+
+
+def _have_advanced(operation: str, batch: int) -> None:
+    """The support tables are at the new cut already."""
 
 
 INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()

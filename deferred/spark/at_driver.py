@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import BATCH, COUNT, GONE
+from deferred.algebra.bags import BATCH, GONE
 from deferred.algebra.operators import (
     ANTI,
     LEFT,
@@ -36,6 +36,7 @@ from deferred.algebra.operators import (
 )
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, conjuncts, is_column
+from deferred.spark.local_bags import comparable, is_compared_as_in_sql, summed
 from deferred.spark.values import LeftToSpark, holding, is_known, totals, values
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Driver:
         return self._sound(self.held(plan))
 
     def _sound(self, rows: pa.Table | None) -> pa.Table:
-        if rows is None or not all(_is_told_apart(field.type) for field in rows.schema):
+        if rows is None or not all(is_compared_as_in_sql(field.type) for field in rows.schema):
             raise LeftToSpark
         return rows
 
@@ -147,14 +148,8 @@ class Driver:
         return rows.group_by(list(plan.columns)).aggregate([]).select(list(plan.columns)) if rows.num_rows else rows
 
     def net(self, plan: Net) -> pa.Table:
-        from pyarrow import compute
-
         rows = self.rows(plan.child)
-        if not rows.num_rows:
-            return rows
-        summed = rows.group_by(list(plan.columns[:-1])).aggregate([(COUNT, "sum")])
-        summed = summed.rename_columns([COUNT if c == f"{COUNT}_sum" else c for c in summed.column_names])
-        return summed.filter(compute.not_equal(summed.column(COUNT), 0)).select(list(plan.columns))
+        return summed(rows.select(list(plan.columns))) if rows.num_rows else rows
 
     def restrict(self, plan: Restrict) -> pa.Table:
         """No key, no row: then the restricted rows need not be here."""
@@ -361,28 +356,4 @@ def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, s
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
-    return zip(*(_comparable(rows.column(name)).to_pylist() for name in names), strict=True)
-
-
-def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that Python compares as they are: Spark's dates go beyond the year 9999, and texts need no UTF-8."""
-    import pyarrow as pa
-
-    if pa.types.is_date32(values.type):
-        return values.cast(pa.int32())
-    return values.cast(pa.binary()) if pa.types.is_string(values.type) else values
-
-
-def _is_told_apart(type_: pa.DataType) -> bool:
-    """Whether two values of a type are the same in Arrow and in Python exactly if they are in SQL."""
-    import pyarrow as pa
-
-    kinds = (
-        pa.types.is_integer,
-        pa.types.is_boolean,
-        pa.types.is_string,
-        pa.types.is_binary,
-        pa.types.is_date,
-        pa.types.is_timestamp,
-    )
-    return any(kind(type_) for kind in (*kinds, pa.types.is_decimal, pa.types.is_null))
+    return zip(*(comparable(rows.column(name)).to_pylist() for name in names), strict=True)

@@ -232,7 +232,7 @@ def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every:
         if not coded and (equality_is_coarser(type_) or has_no_order(type_)):
             raise UnsupportedSQLError(
                 f"Column {name} of the recursion {label} is {type_}: rounds end when they find no new row, and values "
-                f"of this type are not told apart reliably. CAST it to another type, such as DECIMAL or STRING."
+                f"of this type cannot be compared reliably. CAST it to another type, such as DECIMAL or STRING."
             )
 
 
@@ -290,7 +290,7 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
 
     if not visit(plan):
         raise InvalidSQLError(
-            f"A branch of the recursion {reference.label} names something else {reference.label}; give it another name."
+            f"A branch of the recursion {reference.label} uses its name for something else; rename that."
         )
 
 

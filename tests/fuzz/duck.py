@@ -6,6 +6,7 @@ import datetime
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -334,6 +335,15 @@ class Database(ReadableLeaves):
                 same = " AND ".join(f's."{k}" IS NOT DISTINCT FROM n."{k}"' for k in upkeep.keys)
                 self.connection.execute(f'DELETE FROM "{name}" AS s USING ({touched}) AS n WHERE {same}')
             self.connection.execute(f'INSERT INTO "{name}" BY NAME {rows}')
+
+    @contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """While it lasts, the base tables cannot be read: they have other names."""
+        for name in self.schemas:
+            self.connection.execute(f'ALTER TABLE "{name}" RENAME TO "{name} away"')
+        yield
+        for name in self.schemas:
+            self.connection.execute(f'ALTER TABLE "{name} away" RENAME TO "{name}"')
 
     def close(self) -> None:
         self.connection.close()
