@@ -480,7 +480,7 @@ def history(done: Sequence[Operation]) -> None:
             op.rows_inserted,
             f"{op.seconds:7.2f} {'█' * round(12 * op.seconds / longest) if longest else ''}",
             ", ".join(f"{name} {taken:.2f}" for name, taken in op.phases.items()),
-            op.message or op.strategy or "",
+            op.message or " · ".join([op.strategy or "", *recursions(op)]).strip(" ·"),
         )
         for op in done
     ]
@@ -496,6 +496,17 @@ def history(done: Sequence[Operation]) -> None:
                 f"{view} {kind}: seconds {sparkline(taken)} up to {max(taken):.2f}, "
                 f"rows {sparkline(read)} up to {max(read)}"
             )
+
+
+def recursions(done: Operation) -> list[str]:
+    """Returns what the maintenance of each recursion did, for people.
+
+    >>> from types import SimpleNamespace
+    >>> recursions(SimpleNamespace(recursions={"chain": {"rounds": 3, "overestimated": 9, "rederived": 7}}))
+    ['chain: 3 rounds, 9 overestimated, 7 rederived']
+    """
+    told = done.recursions.items()
+    return [f"{name}: {', '.join(f'{number} {what}' for what, number in figures.items())}" for name, figures in told]
 
 
 def _by_kind(done: Sequence[Operation]) -> dict[tuple[str | None, str], list[Operation]]:

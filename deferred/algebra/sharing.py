@@ -6,18 +6,17 @@ what a query reads of a table does not change how many rows there are. Only what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlglot import exp
 
-from deferred.algebra.blocks import block_of
 from deferred.algebra.operators import Aggregate, Filter, Join, OuterJoin, Project, Reference, Scan, UnionAll
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.operators.temporary import Stored, Temporary
 from deferred.algebra.plan import Plan, transformed
-from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, conjuncts, rewrite, substitute
+from deferred.algebra.scalar import Scalar, column, columns_of, conjuncts, substitute
 from deferred.algebra.strategy import Keeping, Strategy, kept_nodes
 
 Pairs = Mapping[str, str]
@@ -40,6 +39,8 @@ class Sharing:
     old_types: Mapping[str, str]
     new_types: Mapping[str, str]
     tables: frozenset[str]
+    at_hand: Callable[[Stored], Sequence[Mapping[str, Any]] | None] = lambda stored: None
+    """The rows of a small support table of the old plan, where they can be looked at before anything is computed."""
     _pairs: dict[tuple[Plan, Plan], Pairs | None] = field(default_factory=dict)
 
     def columns(self, old: Plan, new: Plan) -> Pairs | None:
@@ -106,7 +107,7 @@ class Sharing:
         }
 
 
-def _text(expression: Scalar, pairs: Pairs) -> str | None:
+def text_over(expression: Scalar, pairs: Pairs) -> str | None:
     """An expression of the new plan over the columns of the old one, None where one has no partner."""
     if not columns_of(expression) <= pairs.keys():
         return None
@@ -119,7 +120,7 @@ def written(expression: Scalar) -> str:
 
 
 def _conditions(condition: Scalar | None, pairs: Pairs) -> list[str | None]:
-    return sorted((_text(part, pairs) for part in conjuncts(condition)), key=str)
+    return sorted((text_over(part, pairs) for part in conjuncts(condition)), key=str)
 
 
 def _same_conditions(old: Scalar | None, new: Scalar | None, pairs: Pairs) -> bool:
@@ -134,7 +135,7 @@ def _projections(old: Project, new: Project, pairs: Pairs) -> Pairs:
 
 
 def _outputs(known: Mapping[str, str], new: Iterable[tuple[str, Scalar]], pairs: Pairs) -> dict[str, str]:
-    texts = ((name, _text(e, pairs)) for name, e in new)
+    texts = ((name, text_over(e, pairs)) for name, e in new)
     return {name: known[text] for name, text in texts if text is not None and text in known}
 
 
@@ -186,7 +187,7 @@ def _normal(value: Any, pairs: Pairs) -> Any:
     if isinstance(value, (Plan, Strategy)):
         return None
     if isinstance(value, exp.Expr):
-        return _text(value, pairs) or value
+        return text_over(value, pairs) or value
     if isinstance(value, str):
         return pairs.get(value, value)
     if isinstance(value, Mapping):
@@ -224,58 +225,3 @@ def over_shared(plan: Plan, shared: Mapping[str, Shared]) -> Plan:
         return transformed(strategy.past(node, None), lambda leaf: contents if isinstance(leaf, Stored) else leaf)
 
     return transformed(plan, replaced)
-
-
-# ---- a plan over the view itself
-
-VIEW = "old view"
-"""The name of the result that has the rows of the view under its old definition, under the columns of its plan."""
-
-
-def over_view(sharing: Sharing, new: Plan) -> Plan | None:
-    """new = Π(σ(V ⋈ others)): the inputs and conditions of the old plan are among those of the new one.
-
-    A join with another table multiplies rows of the view as it multiplies those of its inputs, whatever its keys. What
-    the new plan reads of the old inputs must be in columns of the view. None where that does not hold.
-    """
-    before, after = block_of(sharing.old), block_of(new)
-    left = list(after.inputs)
-    pairs: dict[str, str] = {}
-    for mine in before.inputs:
-        found = next((side for side in left if sharing.columns(mine, side) is not None), None)
-        if found is None:
-            return None
-        left.remove(found)
-        pairs |= sharing.columns(mine, found) or {}
-    known = {written(part) for part in before.conditions}
-    if not known <= {_text(part, pairs) for part in after.conditions}:
-        return None
-    view = Temporary(VIEW, tuple(map(of_view, sharing.old.columns)))  # both plans may have columns of the same ids
-    shown = {written(e): of_view(c) for c, e in before.outputs.items()}
-    allowed = {*view.columns, *(c for side in left for c in side.columns)}
-
-    def over(expression: Scalar) -> Scalar | None:
-        result = rewrite(expression, lambda node: _shown(node, pairs, shown))
-        return result if columns_of(result) <= allowed else None
-
-    conditions = [over(part) for part in after.conditions if _text(part, pairs) not in known]
-    outputs = [(c, over(after.outputs[c])) for c in new.columns]
-    if any(part is None for part in conditions) or any(value is None for _, value in outputs):
-        return None
-    condition = conjunction([part for part in conditions if part is not None])
-    body: Plan = Join((view, *left), condition) if left else view
-    if not left and condition is not None:
-        body = Filter(view, condition)
-    return Project(body, tuple((c, e) for c, e in outputs if e is not None))
-
-
-def of_view(name: str) -> str:
-    """A column of the old plan where the rows of the view are read."""
-    return f"_deferred_view_{name}"
-
-
-def _shown(node: Scalar, pairs: Pairs, shown: Mapping[str, str]) -> Scalar | None:
-    """The column of the view that has the value of an expression of the new plan."""
-    text = _text(node, pairs) if isinstance(node, exp.Condition) else None
-    found = None if text is None else shown.get(text)
-    return None if found is None or isinstance(node, exp.Literal) else column(found)

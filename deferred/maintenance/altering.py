@@ -9,7 +9,8 @@ the new definition (`settle`).
 |---|---|---|
 | nothing | nothing | both texts have one plan |
 | from the view | MV and its pending batches | the new rows are some of the old ones, or other columns of them |
-| from kept rows | MV or support tables, and tables for what they lack | another join, HAVING, LIMIT, aggregate |
+| from kept rows | MV or support tables, and tables for what they lack | another join, one less along a key and a \
+reference, HAVING, LIMIT, aggregate |
 | difference | the rows that only one of the two queries has | another WHERE, or another branch of a UNION ALL |
 | recomputed | the base tables | otherwise |
 
@@ -54,6 +55,7 @@ from deferred.maintenance.carrying import carried
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
+from deferred.maintenance.promises import checks
 from deferred.maintenance.rounds import computed
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import altered, confirm, settled
@@ -286,7 +288,7 @@ def _alter(
     with context.engine.temporaries() as temporaries:
         try:
             with work.phase("compute"):
-                job, known = _job(context, view, new, way, cut, temporaries)
+                job, known = _job(context, view, new, way, cut, temporaries, work)
                 make_differential(context.engine, workings, new.columns)
                 whole = replace(job.definition, bound=new.definition.bound)
                 support.create(context, whole, workings, cut, known)
@@ -304,14 +306,13 @@ def _alter(
 
 
 def _job(
-    context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries
+    context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries, work: Work
 ) -> tuple[Job, Mapping[str, Plan]]:
     """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
     kept = None if isinstance(way, Recomputed) else carried(view, definitions.load(context, view), new.definition)
-    if kept is None:
-        return Job(context, view, new, computed(new.definition, cut, temporaries), cut, temporaries), {}
-    kept = kept.materialized(cut, temporaries)
-    return Job(context, view, new, computed(kept.definition, cut, temporaries), cut, temporaries), kept.supports
+    kept = None if kept is None else kept.materialized(cut, temporaries)
+    definition = computed(kept.definition if kept else new.definition, cut, temporaries, work.tell)
+    return Job(context, view, new, definition, cut, temporaries), kept.supports if kept else {}
 
 
 def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object]:
@@ -385,6 +386,10 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         if parts is not None:
             return ByDifference(_why(found), *parts)
     if kept is not None:
+        assert view.propagated is not None
+        for promise, rows in checks(old, kept.relied, view.propagated):
+            if context.engine.rows(rows.limit(1)):
+                return Recomputed(f"A join could be left out if it held that {promise}, but it does not.")
         tables = ", ".join(sorted(kept.tables)) or "no base table"
         return FromKept(f"The new rows follow from rows that are kept; read again: {tables}.")
     if found is None:

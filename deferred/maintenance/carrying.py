@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, GONE, alias, column, net, select, written_out
 from deferred.algebra.operators import Stored, Temporary
 from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.over_view import VIEW, of_view, over_view
 from deferred.algebra.plan import Plan, inputs_first, replaced
-from deferred.algebra.sharing import VIEW, Shared, Sharing, kept_before, of_view, over_shared, over_view
+from deferred.algebra.selfmaintenance import Promises
+from deferred.algebra.sharing import Shared, Sharing, kept_before, over_shared
 from deferred.algebra.strategy import Keeping, kept_nodes
 from deferred.maintenance import support
 from deferred.maintenance.definition import Definition, rows_at
-from deferred.maintenance.rendering import current_rows
+from deferred.maintenance.rendering import SupportState, current_rows
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import Temporaries
+from deferred.spark.driver import looked_up
+from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.dialect import delta_table
 
 
@@ -28,6 +32,8 @@ class Carried:
 
     definition: Definition
     supports: Mapping[str, Plan]
+    relied: Promises = field(default_factory=Promises)
+    """What the base tables must have kept for the new rows to be right."""
 
     @property
     def tables(self) -> frozenset[str]:
@@ -54,11 +60,15 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     same = frozenset(
         name for name, table in new.tables.items() if name in old.tables and old.tables[name].id == table.id
     )
-    sharing = Sharing(old.plan, old.column_types, new.column_types, same)
+    states = support.held_at(view, old, view.propagated_batch)
+
+    def at_hand(stored: Stored) -> Sequence[Mapping[str, Any]] | None:
+        return None if states is None else _rows_at_hand(view, old, stored, states[stored.name])
+
+    sharing = Sharing(old.plan, old.column_types, new.column_types, same, at_hand)
     found = sharing.shared(new.plan)
     if not found:
         return _over_the_view(view, old, new, sharing)
-    states = support.held_at(view, old, view.propagated_batch)
     if states is None:
         return None
     rows: dict[str, exp.Query] = {}
@@ -80,15 +90,28 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     return Carried(_with_plan(replace(new, kept=rows), plan), supports)
 
 
+def _rows_at_hand(
+    view: ViewRecord, old: Definition, stored: Stored, state: SupportState
+) -> Sequence[Mapping[str, Any]] | None:
+    """The rows of a support table that is replaced as a whole, if they are few."""
+    types = {**{c: old.column_types[c] for c in stored.columns}, BATCH: "bigint", GONE: "boolean"}
+    rows = looked_up(support_path(view.workings, stored.name), state.version, types, None, {}, LOCAL_ROWS)
+    if rows is None:
+        return None
+    return [row for row in rows.to_pylist() if not state.appended or row[BATCH] == state.batch]
+
+
 def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: Sharing) -> Carried | None:
     """The new definition over the rows of the view at s_i, where neither keeps others."""
-    plan = None if kept_nodes(new.plan) else over_view(sharing, new.plan)
-    if plan is None:
+    tables = old.tables.values()
+    declared = Promises.of({t.name: t.key for t in tables}, {t.name: t.references for t in tables})
+    found = None if kept_nodes(new.plan) else over_view(sharing, new.plan, declared)
+    if found is None:
         return None
     names = [name for name, _ in view.columns]
     rows = written_out(net(reached(view), view.columns), names)
     columns = [alias(column(name), of_view(c)) for c, name in zip(old.plan.columns, names, strict=True)]
-    return Carried(_with_plan(replace(new, kept={VIEW: select(columns, rows)}), plan), {})
+    return Carried(_with_plan(replace(new, kept={VIEW: select(columns, rows)}), found.plan), {}, found.relied)
 
 
 def _with_plan(definition: Definition, plan: Plan) -> Definition:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TOLD_SECONDS = 1.0
+"""The least time between two lines about how far an operation has come."""
+
 
 @dataclass(frozen=True)
 class Operation(Result):
@@ -50,6 +53,8 @@ class Operation(Result):
     """About how many changed rows do not matter to the view, or were netted away; None where it is not known."""
     cost: dict[str, Any] | None = None
     """What each strategy was expected to cost, where they were compared, and the seconds that it took."""
+    recursions: dict[str, Any] = field(default_factory=dict)
+    """Of each recursion that changed: its rounds, the rows that might have been gone, and those that were put back."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,6 +93,7 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
         record.details.get("commits_irrelevant", 0),
         record.details.get("rows_irrelevant", 0),
         record.details.get("cost"),
+        record.details.get("recursions") or {},
     )
 
 
@@ -116,9 +122,10 @@ class Work:
     commits_irrelevant: int = 0
     rows_irrelevant: int | None = 0
     told: Callable[[str], None] = lambda phase: None
-    """Called when a phase begins."""
+    """Called when a phase begins, and with how far it has come."""
     costs: Mapping[str, Cost] = field(default_factory=dict)
     """What the strategies that were compared were expected to cost."""
+    _told_at: float = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -131,6 +138,13 @@ class Work:
             seconds = time.monotonic() - begun
             self.phases[name] = round(self.phases.get(name, 0.0) + seconds, 3)
             log.info("%s: %.2f s", name, seconds)
+
+    def tell(self, line: str) -> None:
+        """Say how far the work has come, not more often than somebody would read it."""
+        log.info("%s", line)
+        if time.monotonic() - self._told_at >= TOLD_SECONDS:
+            self._told_at = time.monotonic()
+            self.told(line)
 
     def nothing(self, message: str) -> None:
         """Note that there was nothing to do, and why."""
@@ -271,6 +285,7 @@ def combined(early: Sequence[Operation], propagated: Operation, applied: Operati
         phases=phases,
         strategy=propagated.strategy,
         cost=propagated.cost,
+        recursions=propagated.recursions,
         started_at=parts[0].started_at,
         warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
     )

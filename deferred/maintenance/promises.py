@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from deferred.algebra.bags import call, column, select
 from deferred.algebra.program import DUPLICATE, Guard
+from deferred.algebra.selfmaintenance import Promises
 from deferred.maintenance.definition import Definition
-from deferred.metadata import Cut, Declared
+from deferred.metadata import Cut
 from deferred.sql.dialect import delta_table
 
 EXAMPLES = 5
@@ -42,17 +43,15 @@ def exposed(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> str:
     )
 
 
-def checks(definition: Definition, cut: Cut) -> Iterator[tuple[str, exp.Select]]:
-    """Each promise that a view relies on, and the rows of the base tables that break it."""
-    for table, key in (definition.declared or Declared()).keys.items():
-        if key:
-            rows = select(map(column, key), _at(definition, table, cut))
-            copies = rows.group_by(*map(column, key)).having(
-                exp.GT(this=call("COUNT", exp.Star()), expression=exp.Literal.number(1))
-            )
-            yield f"{table}({', '.join(key)}) is a key", copies
-    promises = definition.promises
-    for table, references in (promises.references if promises is not None else {}).items():
+def checks(definition: Definition, promises: Promises, cut: Cut) -> Iterator[tuple[str, exp.Select]]:
+    """Each promise that is relied on, and the rows of the base tables that break it."""
+    for table, key in promises.keys.items():
+        rows = select(map(column, key), _at(definition, table, cut))
+        copies = rows.group_by(*map(column, key)).having(
+            exp.GT(this=call("COUNT", exp.Star()), expression=exp.Literal.number(1))
+        )
+        yield f"{table}({', '.join(key)}) is a key", copies
+    for table, references in promises.references.items():
         for reference in references:
             if reference.table not in definition.tables:
                 continue

@@ -109,7 +109,9 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             if choice is None:
                 choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
             states, batch = supports.states or {}, supports.next_batch
-            job = Job(context, view, definition, cut, logs, states, temporaries, batch, operation=work.id)
+            job = Job(
+                context, view, definition, cut, logs, states, temporaries, batch, operation=work.id, tell=work.tell
+            )
             choice = reconsidered(job, choice)
             work.costs = choice.costs
             try:

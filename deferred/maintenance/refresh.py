@@ -147,7 +147,7 @@ def rebuild(context: Context, name: str) -> Operation:
             definition = definitions.load(context, view)
             for source in tables:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
-            with work.phase("compute"), at_cut(context, definition, cut) as definition:
+            with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
                 batch = view.propagated_batch + 1
                 support.refill(context, view, definition, cut, work.id, batch)
                 mv = mv_path(view.location)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.bags import BATCH, GONE, bigint, column, newest, select
-from deferred.algebra.operators import Change, Distinct, Project, Stored, Temporary
+from deferred.algebra import bags
+from deferred.algebra.bags import BATCH, GONE, bigint, column, select
+from deferred.algebra.operators import Change, Distinct, Project, Scan, Stored, Temporary
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
 from deferred.maintenance.view_tables import support_path
 from deferred.spark.covering import near_values, one_of
-from deferred.spark.driver import looked_up
+from deferred.spark.driver import files_of, looked_up
+from deferred.spark.lookups import Lookup, newest
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
@@ -36,7 +38,7 @@ class SupportState:
 def current_rows(stored: Stored, state: SupportState, rows: exp.Query) -> exp.Query:
     """Of each key of a support table its newest row; a table that was just rewritten has no other."""
     if state.appended and stored.keys:
-        return newest(rows, stored.columns, stored.keys)
+        return bags.newest(rows, stored.columns, stored.keys)
     current = select(map(column, stored.columns), rows)
     if state.appended:
         current.where(exp.EQ(this=column(BATCH), expression=bigint(state.batch)), copy=False)
@@ -45,18 +47,12 @@ def current_rows(stored: Stored, state: SupportState, rows: exp.Query) -> exp.Qu
 
 def current_at_driver(stored: Stored, state: SupportState, rows: pa.Table) -> pa.Table:
     """The same for rows at the driver."""
-    import pyarrow as pa
+    from pyarrow import compute
 
+    if state.appended and stored.keys:
+        return newest(rows, stored.columns, stored.keys, BATCH, GONE)
     if state.appended:
-        batches, gone = rows.column(BATCH).to_pylist(), rows.column(GONE).to_pylist()
-        if stored.keys:
-            newest_: dict[tuple[Any, ...], int] = {}
-            for row, key in enumerate(zip(*(rows.column(k).to_pylist() for k in stored.keys), strict=True)):
-                if key not in newest_ or batches[newest_[key]] < batches[row]:
-                    newest_[key] = row
-            rows = rows.take(pa.array([row for row in newest_.values() if not gone[row]], pa.int64()))
-        else:
-            rows = rows.filter(pa.array([batch == state.batch for batch in batches], pa.bool_()))
+        rows = rows.filter(compute.equal(rows.column(BATCH), state.batch))
     return rows.select(list(stored.columns))
 
 
@@ -75,6 +71,7 @@ class PropagateRenderer(Renderer):
         self.pinned, self.states, self.temporaries, self.types = leaves, states, temporaries, types
         self._fetched: dict[tuple[str, ...], tuple[pa.Table | None, exp.Table | None]] = {}
         """What was fetched for which keys. The keys are kept: as long as they are, no others have their id."""
+        self._lookups: dict[tuple[str, ...], Lookup | None] = {}
 
     def fetched(self, stored: Stored, keys: Keys | None) -> exp.Expr | None:
         """Rows of a support table come to the driver without Spark, if all of them are few, or those with the keys."""
@@ -120,6 +117,36 @@ class PropagateRenderer(Renderer):
         pairs = {mine: values[1] for mine, values in found if values is not None}
         rows = next((values[0] for _, values in found if values is not None), None)
         return None if rows is None or len(pairs) < len(keys.on) else (pairs, rows)
+
+    def candidates(self, leaf: Scan | Stored, keys: pa.Table, on: Mapping[str, str]) -> pa.Table | None:
+        """At least the rows of a base or support table that have some key, without Spark; None where Spark must look.
+
+        All rows of a key must be there to know its newest one, so support tables are met by columns of the key.
+        """
+        if not keys.num_rows or (isinstance(leaf, Stored) and not set(on) <= set(leaf.keys)):
+            return None
+        name = (type(leaf).__name__, leaf.table if isinstance(leaf, Scan) else leaf.name, *leaf.columns)
+        if name not in self._lookups:
+            self._lookups[name] = self._base(leaf) if isinstance(leaf, Scan) else self._support(leaf)
+        found = self._lookups[name]
+        own = dict(zip(leaf.columns, leaf.names if isinstance(leaf, Scan) else leaf.columns, strict=True))
+        rows = None if found is None else found.candidates(keys, {own[mine]: theirs for mine, theirs in on.items()})
+        return None if rows is None else rows.select(list(own.values())).rename_columns(list(own))
+
+    def _base(self, scan: Scan) -> Lookup | None:
+        rows, types = self.pinned.scan(scan.table), dict(self.pinned.definition.schemas[scan.table])
+        if not isinstance(rows, exp.Table):  # fields of structs are left out
+            return None
+        record = self.pinned.definition.tables[scan.table]
+        files = files_of(record.location, self.pinned.versions[record.id], {name: types[name] for name in scan.names})
+        return None if files is None else Lookup(files)
+
+    def _support(self, stored: Stored) -> Lookup | None:
+        if stored.name not in self.states or not self.types.keys() >= set(stored.columns):
+            return None
+        state = self.states[stored.name]
+        files = files_of(support_path(self.pinned.location, stored.name), state.version, self._held_types(stored))
+        return None if files is None else Lookup(files, lambda rows: current_at_driver(stored, state, rows))
 
     def temporary(self, name: str) -> exp.Expr:
         found = self.pinned.temporary(name)

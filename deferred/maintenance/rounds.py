@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from deferred.algebra.program import Loop, run
 from deferred.log.context import Context
 from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
-from deferred.spark.at_driver import Driver, Stores, asks_nothing
+from deferred.spark.at_driver import Candidates, Driver, Stores, asks_nothing, finds_nothing
 from deferred.spark.driver import exact_type, spelled
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.ddl import column_list
@@ -51,6 +51,10 @@ class SparkMachine:
     expected: int = 0
     stored: Stores = asks_nothing
     """The rows of support tables without Spark."""
+    candidates: Candidates = finds_nothing
+    """Rows of base and support tables that are met at the driver."""
+    tell: Callable[[str], None] = log.info
+    """Called with a line about each round."""
     most_gone: Mapping[str, int] = field(default_factory=dict)
     """How many rows of a support table may be overestimated to be deleted, where there is a limit."""
 
@@ -79,7 +83,8 @@ class SparkMachine:
     @property
     def _driver(self) -> Driver:
         types = {**self.types, COUNT: "bigint"}
-        return Driver(self._held, lambda rows: self.temporaries.fetched(self.renderer.query(rows)), types, self.stored)
+        ask = lambda rows: self.temporaries.fetched(self.renderer.query(rows))  # noqa: E731
+        return Driver(self._held, ask, types, self.stored, self.candidates)
 
     def evaluated(self, plan: Plan) -> pa.Table | None:
         """The rows of a plan, if they can be computed without Spark."""
@@ -107,7 +112,7 @@ class SparkMachine:
         self.steps[name] = self.temporaries.append(name, self.steps[name], self.steps[more])
 
     def progress(self, loop: Loop, round_: int, found: int, in_all: int) -> None:
-        log.info("round %d of %s: %d found, %d in all", round_, loop.finding, found, in_all)
+        self.tell(f"round {round_} of {loop.finding}: {found} found, {in_all} in all")
         most = self.most_gone.get(loop.gone_from or "")
         if most is not None and in_all > most:
             raise Overestimated(
@@ -125,18 +130,22 @@ class SparkMachine:
             self.temporaries.ready(result)
 
 
-def computed(definition: Definition, cut: Cut, temporaries: Temporaries) -> Definition:
+def computed(
+    definition: Definition, cut: Cut, temporaries: Temporaries, tell: Callable[[str], None] = log.info
+) -> Definition:
     """The definition with its recursions computed from the base tables at a cut, so that its query can run there."""
     if definition.bound is None or not has_recursion(definition.plan):
         return definition
     leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     renderer = Renderer(leaves, small_changes=False)
-    SparkMachine(renderer, leaves.steps, temporaries, definition.column_types).fill(definition.plan)
+    SparkMachine(renderer, leaves.steps, temporaries, definition.column_types, tell=tell).fill(definition.plan)
     return replace(definition, results=leaves.steps)
 
 
 @contextmanager
-def at_cut(context: Context, definition: Definition, cut: Cut) -> Iterator[Definition]:
+def at_cut(
+    context: Context, definition: Definition, cut: Cut, tell: Callable[[str], None] = log.info
+) -> Iterator[Definition]:
     """The same for as long as the block runs."""
     with context.engine.temporaries() as temporaries:
-        yield computed(definition, cut, temporaries)
+        yield computed(definition, cut, temporaries, tell)

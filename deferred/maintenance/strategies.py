@@ -6,6 +6,7 @@ Each is one class that says its name, what it would cost, what it reads and by w
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ from deferred.sql.render import ReadableLeaves, Renderer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger(__name__)
+
 Row = tuple[Any, ...]
 
 GONE_FRACTION = 0.5
@@ -70,6 +73,8 @@ class Job:
     """The number of the differential batch that the change becomes; None where it becomes none."""
     shown: exp.Query | None = None
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
+    tell: Callable[[str], None] = log.info
+    """Called with a line about how far a long computation has come."""
     operation: str | None = None
     """The id of the operation that writes the batch."""
 
@@ -149,7 +154,7 @@ class Incremental(Strategy):
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
     def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
-        return SparkMachine(
+        machine = SparkMachine(
             renderer,
             renderer.pinned.steps,
             job.temporaries,
@@ -157,8 +162,12 @@ class Incremental(Strategy):
             job.logs.changed,
             job.logs.total,
             renderer.held_at_driver,
-            _most_gone(job.view, program),
+            tell=job.tell,
+            most_gone=_most_gone(job.view, program),
         )
+        # One query of Spark reads a table as fast as the driver does; the rounds of a loop would be many.
+        rounds = any(isinstance(step, Loop) for step in program.steps)
+        return replace(machine, candidates=renderer.candidates) if rounds else machine
 
     def found(self, job: Job, program: Program, renderer: PropagateRenderer) -> Iterator[tuple[Guard, list[Row]]]:
         """The guards of a program that have found something, once its steps have run, and a few rows of each."""
@@ -319,7 +328,7 @@ class Recompute(Strategy):
         """
         assert job.operation is not None
         assert job.batch is not None
-        view, definition = job.view, computed(job.definition, job.cut, job.temporaries)
+        view, definition = job.view, computed(job.definition, job.cut, job.temporaries, job.tell)
         support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
         filled = support.resting_on(definition, view.workings)
         new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])

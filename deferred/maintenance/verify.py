@@ -25,6 +25,7 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError
 from deferred.log import ledger
@@ -144,7 +145,7 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
         inserted = positive(log, [n for n, _ in columns])
         whole = _rows_at(definition, name, columns, current)
         checks.append(_subbag(context, f"▲{name} ⊆ {name}", inserted, whole, columns))
-    for promise, against in promises.checks(definition, current):
+    for promise, against in promises.checks(definition, definition.promises or Promises(), current):
         checks.append(_kept(context, promise, against))
     deleted = negated(negative(pending_net, names), names)
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))

@@ -3,17 +3,19 @@
 A query of Spark takes a few hundred milliseconds however few rows it has, and a program has many steps. Here rows are
 put together, compared, counted and joined, and expressions computed as far as deferred.spark.values knows them.
 Everything else, and every type in which SQL and Arrow might tell values apart differently, is left to Spark.
+
+Base and support tables are met only by keys that are at the driver (`lookups`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import BATCH, COUNT, GONE
+from deferred.algebra.bags import BATCH, GONE
 from deferred.algebra.operators import (
     ANTI,
     LEFT,
@@ -27,13 +29,14 @@ from deferred.algebra.operators import (
     OuterJoin,
     Project,
     Restrict,
+    Scan,
     Stored,
     Temporary,
     UnionAll,
 )
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import conjuncts, is_column
-from deferred.spark.local_bags import is_compared_as_in_sql, summed
+from deferred.algebra.scalar import Scalar, conjuncts, is_column
+from deferred.spark.local_bags import comparable, is_compared_as_in_sql, summed
 from deferred.spark.values import LeftToSpark, holding, is_known, totals, values
 
 if TYPE_CHECKING:
@@ -44,8 +47,19 @@ Stores = Callable[[Stored, Mapping[str, str], "pa.Table | None"], "pa.Table | No
 """Finds the current rows of a support table without Spark: those with some keys, or all; None where it cannot."""
 
 
+Candidates = Callable[[Scan | Stored, "pa.Table", Mapping[str, str]], "pa.Table | None"]
+"""Finds at least the rows of a table whose columns have the values of some key; None where Spark must look."""
+
+JOINED_ROWS = 50_000
+"""A join with more rows is left to Spark."""
+
+
 def asks_nothing(stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> None:
     """What is found where no support table can be asked."""
+
+
+def finds_nothing(table: Scan | Stored, keys: pa.Table, on: Mapping[str, str]) -> None:
+    """What is found where no table is met at the driver."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class Driver:
     """The rows of a support table for few keys, by one query; None where they are too many for the driver."""
     types: Mapping[str, str]
     stored: Stores = asks_nothing
+    candidates: Candidates = finds_nothing
     asks: bool = False
     """Whether a support table may be asked: everything else of the plan can be computed here."""
 
@@ -66,16 +81,14 @@ class Driver:
         import pyarrow as pa
 
         try:
-            return replace(self, asks=self._is_simple(plan)).rows(plan)
+            rows = replace(self, asks=self._is_simple(plan)).rows(plan)
         except (LeftToSpark, ValueError, OverflowError, pa.ArrowException):  # a value that Python or Arrow cannot hold
             return None
+        return rows if rows.num_rows else self.nothing_of(plan)
 
     def nothing_of(self, plan: Plan) -> pa.Table | None:
-        """No rows of a plan; None where the types of its columns are not known."""
-        try:
-            return self.nothing(plan)
-        except LeftToSpark:
-            return None
+        """No rows of a plan; None where the types of its columns are not known, by which Spark reads them."""
+        return self.nothing(plan) if all(c in self.types for c in plan.columns) else None
 
     def _is_simple(self, plan: Plan) -> bool:
         """Whether every node and expression of a plan is known, and all rows but those of support tables are here."""
@@ -143,17 +156,28 @@ class Driver:
         keys = self.rows(plan.keys.plan)
         if not keys.num_rows:
             return self.nothing(plan)
-        simple = all(is_column(value) for pair in plan.keys.on for value in pair)
-        if isinstance(plan.child, Stored):
+        pairs = [(mine.name, theirs.name) for mine, theirs in plan.keys.on if is_column(mine) and is_column(theirs)]
+        simple = len(pairs) == len(plan.keys.on)
+        rows = self.matching(plan.child, keys, dict(pairs)) if simple else None
+        if rows is None and isinstance(plan.child, Stored):
             if not self.asks:
                 raise LeftToSpark
-            on = {mine.name: theirs.name for mine, theirs in plan.keys.on} if simple else {}
-            found = self.stored(plan.child, on, keys) if on else None
+            found = self.stored(plan.child, dict(pairs), keys) if simple else None
             return self._sound(self.looked_up(plan) if found is None else found)
-        rows = self.rows(plan.child)
         if not simple:
             raise LeftToSpark
-        return _matching(rows, keys, [(mine.name, theirs.name) for mine, theirs in plan.keys.on], True)
+        return _matching(self.rows(plan.child) if rows is None else rows, keys, pairs, True)
+
+    def matching(self, plan: Plan, keys: pa.Table, on: Mapping[str, str]) -> pa.Table | None:
+        """At least the rows of a table, perhaps under other names, that have some key; None for any other plan."""
+        if isinstance(plan, (Scan, Stored)):
+            found = self.candidates(plan, keys, on)
+            return None if found is None else self._sound(found)
+        if not isinstance(plan, Project) or not all(is_column(value) for _, value in plan.outputs):
+            return None
+        below = {name: value.name for name, value in plan.outputs}
+        rows = self.matching(plan.child, keys, {below[mine]: theirs for mine, theirs in on.items()})
+        return None if rows is None else rows.select(list(below.values())).rename_columns(list(below))
 
     def outer_join(self, plan: OuterJoin) -> pa.Table:
         """By values that are the same; of the joins that add columns only the left one."""
@@ -182,17 +206,30 @@ class Driver:
         return pairs
 
     def join(self, plan: Join) -> pa.Table:
-        """Only that it is empty, as one of its inputs is."""
-        if COUNT in plan.inputs[0].columns and not self.rows(plan.inputs[0]).num_rows:
+        """By equality of columns, beginning with an input whose rows are here; without these there is no row."""
+        first, *left = sorted(plan.inputs, key=_is_table)
+        result = self.rows(first)
+        pairs = [_equal_columns(part) for part in conjuncts(plan.condition)] if result.num_rows else []
+        while left and result.num_rows:
+            linked = ((side, _linking(pairs, result.column_names, side.columns)) for side in left)
+            side, on = next(((side, on) for side, on in linked if on), (None, {}))
+            if side is None:
+                raise LeftToSpark
+            left.remove(side)
+            pairs = [pair for pair in pairs if pair not in map(frozenset, on.items())]
+            result = _without_nulls(result, on.values())
+            found = self.matching(side, result, on) if result.num_rows else result
+            result = _joined(result, self.rows(side) if found is None else found, on)
+        if not result.num_rows:
             return self.nothing(plan)
-        raise LeftToSpark
+        if pairs or result.num_rows > JOINED_ROWS:
+            raise LeftToSpark
+        return result.select(list(plan.columns))
 
     def nothing(self, plan: Plan) -> pa.Table:
-        """No rows; of columns whose types are known, so that Spark can read them."""
+        """No rows, of columns without types."""
         import pyarrow as pa
 
-        if not all(c in self.types for c in plan.columns):
-            raise LeftToSpark
         return pa.table({c: pa.array([], pa.null()) for c in plan.columns})
 
 
@@ -240,10 +277,56 @@ def appended_at_driver(rows: pa.Table, gone: pa.Table | None, batch: int) -> pa.
     return joined(tagged)
 
 
+def _is_table(plan: Plan) -> bool:
+    """Whether a plan is a table, perhaps under other names, of which rows are found by keys alone."""
+    while isinstance(plan, Project) and all(is_column(value) for _, value in plan.outputs):
+        plan = plan.child
+    return isinstance(plan, (Scan, Stored))
+
+
+def _equal_columns(condition: Scalar) -> frozenset[str]:
+    """The two columns that a condition equates."""
+    if not isinstance(condition, exp.EQ) or not is_column(condition.this) or not is_column(condition.expression):
+        raise LeftToSpark
+    return frozenset((condition.this.name, condition.expression.name))
+
+
+def _linking(pairs: Iterable[frozenset[str]], have: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """For columns of one side those of the rows so far that they must be equal to."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        mine, theirs = pair.intersection(columns), pair.intersection(have)
+        if mine and theirs:
+            found.setdefault(min(mine), min(theirs))
+    return found
+
+
+def _without_nulls(rows: pa.Table, names: Iterable[str]) -> pa.Table:
+    """The rows in which no column is NULL: = is never true of it."""
+    from pyarrow import compute
+
+    for name in names:
+        if rows.column(name).null_count:
+            rows = rows.filter(compute.is_valid(rows.column(name)))
+    return rows
+
+
+def _joined(left: pa.Table, right: pa.Table, on: Mapping[str, str]) -> pa.Table:
+    """left ⋈ right, where columns of the right side equal columns of the left one."""
+    if not left.num_rows or not right.num_rows:
+        return left.slice(0, 0)
+    for mine, theirs in on.items():
+        if right.schema.field(mine).type != left.schema.field(theirs).type:
+            raise LeftToSpark
+    return left.join(right, list(on.values()), list(on), "inner", coalesce_keys=False)
+
+
 def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]], wanted: bool) -> pa.Table:
     """The rows whose values occur together in another table, or those whose values do not; NULL is NULL."""
     import pyarrow as pa
 
+    if not rows.num_rows:
+        return rows
     for mine, theirs in pairs:
         if rows.schema.field(mine).type != others.schema.field(theirs).type:
             raise LeftToSpark
@@ -273,4 +356,4 @@ def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, s
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+    return zip(*(comparable(rows.column(name)).to_pylist() for name in names), strict=True)

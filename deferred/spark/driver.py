@@ -36,6 +36,9 @@ PROPERTIES = frozenset({"delta.enableDeletionVectors"})
 REWRITTEN_BYTES = 64 * 2**20
 """Rows of larger tables are replaced by Spark, which works on all cores of a cluster."""
 
+READ_BYTES = 256 * 2**20
+"""Of larger tables Spark looks rows up."""
+
 _EXACT_TYPES = {
     "tinyint": "int8",
     "smallint": "int16",
@@ -127,32 +130,23 @@ def looked_up(
     `most` rows, for types whose values Arrow may hold otherwise, and for keys whose equality is not that of values.
     """
     import pyarrow as pa
-    from deltalake.exceptions import DeltaError
-    from pyarrow import compute, dataset
 
-    wanted = {name: exact_type(type_) for name, type_ in types.items()}
-    if None in wanted.values() or not all(_is_plain(wanted[name]) for name in on):
-        return None
     table = _opened(path)
-    if table is None:
+    wanted = {name: exact_type(type_) for name, type_ in types.items()}
+    if table is None or None in wanted.values() or not all(_is_plain(wanted[name]) for name in on):
+        return None
+    files = _files(table, path, version, types, REWRITTEN_BYTES)
+    if files is None:
         return None
     try:
-        if table.version() != version:
-            table.load_as_version(version)
-        files = pa.table(table.get_add_actions(flatten=True))
-        if sum(files.column("size_bytes").to_pylist()) > REWRITTEN_BYTES:
-            return None
-        format_ = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")
-        paths = [f"{path}/{file}" for file in files.column("path").to_pylist()]
-        schema = pa.schema(list(wanted.items()))
         if keys is None:
-            rows = dataset.dataset(paths, schema, format_).head(most + 1) if paths else schema.empty_table()
+            rows = files.head(most + 1)
             return None if rows.num_rows > most else rows
-        found = schema.empty_table()
-        if paths and keys.num_rows:
-            among = [_among(compute.field(mine), keys.column(theirs).cast(wanted[mine])) for mine, theirs in on.items()]
-            found = dataset.dataset(paths, schema, format_).to_table(filter=reduce(and_, among))
-    except (OSError, ValueError, pa.ArrowException, DeltaError):  # whatever is not for delta-rs: Spark reads it
+        found = files.schema.empty_table()
+        if keys.num_rows:
+            chosen = [among(mine, keys.column(theirs).cast(wanted[mine])) for mine, theirs in on.items()]
+            found = files.to_table(filter=reduce(and_, chosen))
+    except (OSError, ValueError, pa.ArrowException):  # whatever is not for Arrow: Spark reads it
         return None
     if len(on) > 1:
         listed = set(zip(*(_values(keys.column(theirs)) for theirs in on.values()), strict=True))
@@ -161,10 +155,50 @@ def looked_up(
     return None if found.num_rows > most else found
 
 
-def _among(field: dataset.Expression, values: pa.ChunkedArray) -> dataset.Expression:
+def files_of(path: str, version: int, types: Mapping[str, str]) -> dataset.Dataset | None:
+    """The files of a table at a version, to be read by Arrow; None where their rows may not be those of the table.
+
+    Only for types whose values are equal where they are the same, and mean the same in every file: no dates, which an
+    old calendar may have counted.
+    """
+    import pyarrow as pa
+
+    wanted = [exact_type(type_) for type_ in types.values()]
+    if None in wanted or not all(_is_plain(type_) and not pa.types.is_date(type_) for type_ in wanted):
+        return None
+    table = _read_only(path)
+    return None if table is None else _files(table, path, version, types, READ_BYTES)
+
+
+def _files(
+    table: DeltaTable, path: str, version: int, types: Mapping[str, str], most_bytes: int
+) -> dataset.Dataset | None:
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+    from pyarrow import dataset
+
+    wanted = {name: exact_type(type_) for name, type_ in types.items()}
+    if None in wanted.values():
+        return None
+    try:
+        if table.version() != version:
+            table.load_as_version(version)
+        files = pa.table(table.get_add_actions(flatten=True))
+        if sum(files.column("size_bytes").to_pylist()) > most_bytes:
+            return None
+        paths = [f"{path}/{file}" for file in files.column("path").to_pylist()]
+        schema = pa.schema(list(wanted.items()))
+        format_ = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+        return dataset.dataset(paths, schema, format_) if paths else dataset.dataset(schema.empty_table())
+    except (OSError, ValueError, pa.ArrowException, DeltaError):
+        return None
+
+
+def among(name: str, values: pa.Array | pa.ChunkedArray) -> dataset.Expression:
     """The condition that a column has one of some values, of which NULL may be one."""
     from pyarrow import compute
 
+    field = compute.field(name)
     listed = field.isin(compute.unique(values.drop_null()))
     return listed | field.is_null() if values.null_count else listed
 
@@ -239,6 +273,21 @@ def _opened(path: str) -> DeltaTable | None:
     if (protocol.min_writer_version > 2 and protocol.min_writer_version != 7) or features - FEATURES:
         return None
     return None if settings.get("delta.columnMapping.mode", "none") != "none" else table
+
+
+def _read_only(path: str) -> DeltaTable | None:
+    """A table on a local disk whose rows are those of its files, under the names of its columns; None for any other."""
+    from deltalake import DeltaTable
+
+    if "://" in path:
+        return None
+    try:
+        table = DeltaTable(path)
+        protocol, metadata = table.protocol(), table.metadata()
+    except Exception:
+        return None
+    plain = set(protocol.reader_features or ()) <= FEATURES and protocol.min_reader_version in (1, 3)
+    return table if plain and not metadata.partition_columns else None
 
 
 def _write(table: DeltaTable, rows: pa.Table, application: str, version: int, metadata: str, **how: Any) -> bool:

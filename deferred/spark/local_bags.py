@@ -36,7 +36,7 @@ def netted(rows: pa.Table) -> pa.Table | None:
         return None
     if all(map(is_compared_as_in_sql, rows.schema.types)):
         return summed(rows)
-    *values, counts = (_comparable(column).to_pylist() for column in rows.columns)
+    *values, counts = (comparable(column).to_pylist() for column in rows.columns)
     found: Counter[tuple[Any, ...]] = Counter()
     first: dict[tuple[Any, ...], int] = {}
     for number, (*row, count) in enumerate(zip(*values, counts, strict=True)):
@@ -83,7 +83,7 @@ def has_floats_inside(type_: pa.DataType) -> bool:
     return bool(pa.types.is_floating(type_))
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values that Python compares as they are: Spark's dates go beyond the year 9999, and texts need no UTF-8."""
     import pyarrow as pa
 

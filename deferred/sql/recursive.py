@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deferred.algebra.bags import call
 from deferred.algebra.operators import (
     ANTI,
     SEMI,
@@ -29,7 +30,7 @@ from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import ROUNDS
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, substitute
-from deferred.algebra.types import equality_is_coarser, has_no_order
+from deferred.algebra.types import MAP, equality_is_coarser, has_no_order, parsed
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
@@ -49,7 +50,6 @@ def _names(query: exp.Expr, name: str) -> bool:
 
 def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Relation:
     """fix X. S ∪ T(X), S the branches without X, whose types its columns have, and T those with it."""
-    from deferred.sql.bind import Relation
 
     alias = cte.args["alias"]
     label = alias.name
@@ -75,28 +75,30 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
         )
     types = [binder.column_types[c] for c in start.plan.columns]
     _refuse_types(label, names, types, every)
-    begin = start.plan if every else _with_one_zero(binder, start.plan)
+    begin = (_encoded if every else _with_one_zero)(binder, start.plan)
     ids = begin.columns
     shown = (*names, "level") if every else tuple(names)
     if every:
         ids = (*ids, binder.new_column("int"))
     reference = Reference(f"recursion{len(binder.recursions) + 1}", label, ids, shown)
     binder.recursions.append(label)
-    scope = Scope(tuple(Field(n, i, (label,)) for n, i in zip(names, ids[: len(names)], strict=True)))
-    inside = {**known, label.casefold(): Relation(reference, scope)}
+    inside = {**known, label.casefold(): _relation(binder, reference, names, types, label)}
     derived = []
     for branch in branches:
         if _names(branch, label):
             relation = binder.query(branch, inside)
             _refuse_cycles(relation.plan, reference, every)
             plan = _cast(binder, relation, names, types, label)
-            prepared = _levelled(binder, plan, reference) if every else _prepared(binder, _with_one_zero(binder, plan))
-            derived.append(prepared)
+            derived.append(
+                _levelled(binder, _encoded(binder, plan), reference)
+                if every
+                else _prepared(binder, _with_one_zero(binder, plan))
+            )
     if every:
         begin = Project(begin, (*((c, column(c)) for c in begin.columns), (ids[-1], _level(0))))
     rounds = alias.meta.get("rounds", ROUNDS)
     node = Recursion(begin, UnionAll(tuple(derived), ids), reference, every, rounds)
-    return Relation(node, scope)
+    return _relation(binder, node, names, types, label)
 
 
 def _bare(query: exp.Expr) -> exp.Expr:
@@ -173,11 +175,61 @@ def _with_one_zero(binder: Binder, plan: Plan) -> Plan:
     return plan if tuple(c for c, _ in outputs) == plan.columns else Project(plan, tuple(outputs))
 
 
+@dataclass(frozen=True)
+class _Code:
+    """How values that SQL equates, or does not compare, are kept as values that are equal only where they are the same.
+
+    The text of a floating-point number tells 0.0 from −0.0 and leads back to the same number; the entries of a map are
+    compared in their order.
+    """
+
+    made: Callable[[Scalar], Scalar]
+    undone: Callable[[Scalar], Scalar]
+
+
+def _code(type_: str) -> _Code | None:
+    if type_.lower() in FLOATING:
+        return _Code(
+            lambda value: exp.cast(value, "string", dialect="spark"),
+            lambda value: exp.cast(value, type_, dialect="spark"),
+        )
+    whole = parsed(type_)
+    if whole.kind == MAP and not any(equality_is_coarser(kind) for _, part in whole.parts for kind in part.kinds()):
+        return _Code(lambda value: call("MAP_ENTRIES", value), lambda value: call("MAP_FROM_ENTRIES", value))
+    return None
+
+
+def _encoded(binder: Binder, plan: Plan) -> Plan:
+    """The rows of a bag with other values in the columns whose own values are not told apart by SQL."""
+    outputs: list[tuple[str, Scalar]] = []
+    for c in plan.columns:
+        code = _code(binder.column_types[c])
+        if code is None:
+            outputs.append((c, column(c)))
+            continue
+        value = code.made(column(c))
+        outputs.append((binder.new_column(binder.types.of([value], binder.column_types)[0]), value))
+    return plan if tuple(c for c, _ in outputs) == plan.columns else Project(plan, tuple(outputs))
+
+
+def _relation(binder: Binder, rows: Plan, names: Sequence[str], types: Sequence[str], label: str) -> Relation:
+    """The rows of a recursion as a query sees them: without their levels, with the values that it has written."""
+    from deferred.sql.bind import Relation
+
+    ids, outputs = [], []
+    for c, type_ in zip(rows.columns, types, strict=False):
+        code = _code(type_) if binder.column_types[c] != type_ else None
+        ids.append(c if code is None else binder.new_column(type_))
+        outputs.append((ids[-1], column(c) if code is None else code.undone(column(c))))
+    scope = Scope(tuple(Field(n, i, (label,)) for n, i in zip(names, ids, strict=True)))
+    return Relation(rows if tuple(ids) == rows.columns[: len(ids)] else Project(rows, tuple(outputs)), scope)
+
+
 def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every: bool) -> None:
     """Refuse columns in which SQL equates different values, or whose values it does not compare."""
     for name, type_ in zip(names, types, strict=True):
-        is_exact = not equality_is_coarser(type_) or (type_.lower() in FLOATING and not every)
-        if not is_exact or has_no_order(type_):
+        coded = _code(type_) is not None if every else type_.lower() in FLOATING
+        if not coded and (equality_is_coarser(type_) or has_no_order(type_)):
             raise UnsupportedSQLError(
                 f"Column {name} of the recursion {label} is {type_}: rounds end when they find no new row, and values "
                 f"of this type cannot be compared reliably. CAST it to another type, such as DECIMAL or STRING."
@@ -199,7 +251,7 @@ THROUGH: Mapping[type[Plan], str] = {
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
     """Refuse a branch that is not monotone in X: a larger X could give less, and no least fixpoint need exist.
 
-    With UNION ALL, a branch must also be linear: it derives each row from one row of X.
+    With UNION ALL, every row of a branch must also be derived from rows of X, by joins alone: then it has a level.
     """
 
     def refuse(through: str) -> None:
@@ -236,15 +288,9 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return max(counts)
         return sum(counts)
 
-    uses = visit(plan)
-    if not uses:
+    if not visit(plan):
         raise InvalidSQLError(
             f"A branch of the recursion {reference.label} uses its name for something else; rename that."
-        )
-    if uses > 1 and every:
-        raise UnsupportedSQLError(
-            f"A branch of the recursion {reference.label} names it more than once. With UNION ALL that counts "
-            f"derivations for which there is no rule; use UNION."
         )
 
 
@@ -350,18 +396,38 @@ def _level(number: int) -> Scalar:
 
 
 def _levelled(binder: Binder, plan: Plan, reference: Reference) -> Plan:
-    """A branch with one more column at the end: the level of the row of X that a row is derived from, plus one."""
-    below = reference.ids[-1]
+    """A branch with one more column at the end: one more than the highest level of the rows of X it is derived from.
 
-    def carried(node: Plan) -> Plan:
-        if isinstance(node, Project) and _is_recursive(node):
-            return Project(node.child, (*node.outputs, (below, column(below))))
-        if isinstance(node, UnionAll) and _is_recursive(node):
-            sides = [pick(side, [*(c for c in side.columns if c != below), below]) for side in node.inputs]
-            return UnionAll(tuple(sides), (*node.ids, below))
-        return node
+    That is the height of a row's derivation. Each of those rows has a column for its level on the way.
+    """
 
-    level = binder.new_column("int")
-    whole = transformed(plan, carried)
-    above = exp.Add(this=column(below), expression=_level(1))
-    return Project(whole, (*((c, column(c)) for c in plan.columns), (level, above)))
+    def carried(node: Plan) -> tuple[Plan, tuple[str, ...]]:
+        """A plan with the levels of the rows that its rows are derived from, and their columns."""
+        if node is reference:
+            return node, reference.ids[-1:]
+        if not _is_recursive(node):
+            return node, ()
+        below = [carried(child) for child in node.children]
+        levels = tuple(level for _, mine in below for level in mine)
+        if isinstance(node, Project):
+            fresh = tuple(binder.new_column("int") for _ in levels)
+            outputs = zip(fresh, map(column, levels), strict=True)
+            return Project(below[0][0], (*node.outputs, *outputs)), fresh
+        if isinstance(node, UnionAll):
+            sides = [
+                Project(
+                    with_level, (*((c, column(c)) for c in side.columns), (binder.new_column("int"), _highest(mine)))
+                )
+                for side, (with_level, mine) in zip(node.inputs, below, strict=True)
+            ]
+            level = binder.new_column("int")
+            return UnionAll(tuple(sides), (*node.ids, level)), (level,)
+        return node.with_children([child for child, _ in below]), levels
+
+    whole, levels = carried(plan)
+    above = exp.Add(this=_highest(levels), expression=_level(1))
+    return Project(whole, (*((c, column(c)) for c in plan.columns), (binder.new_column("int"), above)))
+
+
+def _highest(levels: Sequence[str]) -> Scalar:
+    return column(levels[0]) if len(levels) == 1 else call("GREATEST", *map(column, levels))

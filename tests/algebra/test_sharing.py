@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from typing import Any
 
 import pytest
 
 from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.operators.temporary import Stored
+from deferred.algebra.over_view import VIEW, over_view
 from deferred.algebra.paper.evaluate import evaluate
-from deferred.algebra.sharing import VIEW, Sharing, over_shared, over_view
+from deferred.algebra.selfmaintenance import Promises
+from deferred.algebra.sharing import Sharing, kept_before, over_shared
+from deferred.algebra.strategy import support_tables
 from deferred.sql.bind import Bound
 from tests.algebra.operators.cases import STATE, database
 
@@ -22,6 +28,7 @@ NOTHING_READ = {
     "other names, another order": (GROUPS, "SELECT SUM(q.b) AS x, q.a AS y FROM t AS q GROUP BY q.a"),
     "fewer first rows": (FIRST, FIRST.replace("LIMIT 3", "LIMIT 2")),
     "an offset": (FIRST, FIRST.replace("LIMIT 3", "LIMIT 2 OFFSET 1")),
+    "more first groups": (f"{GROUPS} ORDER BY n, a LIMIT 2", f"{GROUPS} ORDER BY n, a LIMIT 5"),
     "groups above a recursion": (
         f"{CLOSURE} SELECT a, b FROM x",
         f"{CLOSURE} SELECT a, COUNT(*) AS n FROM x GROUP BY a",
@@ -77,6 +84,46 @@ def test_a_table_that_was_tracked_again_is_another_one() -> None:
     assert Sharing(before.plan, before.types, before.types, frozenset()).shared(before.plan) == {}
 
 
+RAISED = {
+    "ascending": "SELECT a, b FROM t ORDER BY a, b DESC LIMIT {}",
+    "descending": "SELECT a, b FROM t ORDER BY b DESC LIMIT {}",
+    "NULL last": "SELECT a, b FROM t ORDER BY a NULLS LAST, b LIMIT {}",
+    "NULL first": "SELECT a, b FROM t ORDER BY b DESC NULLS FIRST LIMIT {}",
+    "after others": "SELECT a, b FROM t WHERE b > 0 ORDER BY a LIMIT {} OFFSET 1",
+}
+ROWS = [(a, b) for a in (None, 1, 2, 3) for b in (None, 1, 2, 2)] * 2
+
+
+def _named(rows: list[Any], stored: Stored) -> list[dict[str, Any]]:
+    return [dict(zip(stored.columns, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_more_first_rows_are_read_from_the_last_one_on(name: str) -> None:
+    query, taken, db = RAISED[name], 0, database()
+    db.replace("t", Counter(ROWS))
+    for fewer, more in ((3, 9), (10, 11), (14, 40), (40, 50)):
+        before, after = db.bind(query.format(fewer)), db.bind(query.format(more))
+
+        (kept,) = (list(db.rows_of(plan).elements()) for plan in support_tables(before.plan).values())
+        at_hand = partial(_named, kept)
+        sharing = Sharing(before.plan, before.types, after.types, frozenset(after.tables), at_hand)
+        for support, each in sharing.shared(after.plan).items():
+            (old,) = support_tables(before.plan)
+            db.keep(before)
+            db.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{kept_before(old)}" AS SELECT * FROM "{old}"')
+            assert db.rows_of(each.contents) == db.rows_of(support_tables(after.plan)[support]), (fewer, more)
+            taken += 1
+    assert taken
+
+
+def test_a_value_that_cannot_be_written_is_not_compared() -> None:
+    before, after = (database().bind(RAISED["ascending"].format(n)) for n in (1, 2))
+    for rows in (None, [], [dict.fromkeys(before.plan.columns)]):
+        sharing = Sharing(before.plan, before.types, after.types, frozenset(after.tables), lambda _, rows=rows: rows)
+        assert sharing.shared(after.plan) == {}
+
+
 TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a, p.b, q.a AS c, q.b AS d FROM c AS p JOIN c AS q ON p.a >= q.b"
 ADDED = {
     "a condition": ("SELECT a, b FROM t", "SELECT a, b FROM t WHERE a < b"),
@@ -88,8 +135,8 @@ ADDED = {
 @pytest.mark.parametrize("name", ADDED)
 def test_what_is_added_to_a_view_is_computed_from_its_rows(name: str) -> None:
     old, new = (database().bind(sql) for sql in ADDED[name])
-    plan = over_view(Sharing(old.plan, old.types, new.types, frozenset(new.tables)), new.plan)
-    assert plan is not None
+    found = over_view(Sharing(old.plan, old.types, new.types, frozenset(new.tables)), new.plan, Promises())
+    assert found is not None
     rows = {VIEW: evaluate(old.plan, STATE)}
-    assert evaluate(plan, STATE, temporaries=rows) == evaluate(new.plan, STATE)
+    assert evaluate(found.plan, STATE, temporaries=rows) == evaluate(new.plan, STATE)
     assert evaluate(new.plan, STATE) not in (Counter(), *rows.values())

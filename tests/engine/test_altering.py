@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deferred.errors import InvalidInputError
-from tests.engine.support import Death, assert_fresh, bag, dying, mv, recomputed, refused, state_of
+from tests.engine.support import Death, assert_fresh, bag, dying, make, mv, recomputed, refused, state_of
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +27,8 @@ STEPS = [
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
     ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 0", "from kept rows"),
     ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from kept rows"),
+    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 3", "recomputed"),
+    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 9", "from kept rows"),
 ]
 
 
@@ -87,6 +89,33 @@ def test_views_above_stay_and_follow(tables: Any) -> None:
     wh.sql("INSERT INTO r VALUES (6, 6, 'new')")
     wh.refresh("late")
     assert bag(wh.read("other")) == bag(wh.read("late"))
+
+
+SALES = "SELECT s.id, s.day, c.name FROM sale s JOIN customer c ON s.customer = c.id"
+
+
+def test_a_join_along_a_reference_is_left_out(warehouse: Any, tmp_path: Path) -> None:
+    """The view's own rows are the new ones, and those that refer to nothing; if the reference holds."""
+    wh = warehouse
+    customers = make(wh.spark, tmp_path / "customer", "id INT, name STRING", "(1, 'a'), (2, NULL)")
+    sales = make(wh.spark, tmp_path / "sale", "id INT, customer INT, day INT", "(1, 1, 1), (1, 1, 1), (2, NULL, 2)")
+    wh.track("customer", customers, key=["id"])
+    wh.track("sale", sales, references={"customer": "customer.id"})
+    wh.create_view("v", SALES)
+    wh.sql("INSERT INTO sale VALUES (3, 2, 3), (4, NULL, 4)")
+    wh.propagate("v")
+    without = "SELECT s.day, s.id FROM sale s WHERE id <> 4"
+    assert wh.alter_view("v", without).strategy == "from kept rows"
+    assert bag(wh.read("v")) == bag(as_of_s_i(wh, without)) == {(1, 1): 2, (2, 2): 1, (3, 3): 1}
+    wh.sql("DELETE FROM sale WHERE id = 2")
+    wh.refresh("v")
+    wh.verify("v")
+    wh.alter_view("v", SALES)
+    wh.sql("INSERT INTO sale VALUES (5, 9, 5)")
+    wh.refresh("v")
+    done = wh.alter_view("v", without)
+    assert (done.strategy, "sale(customer) refers to customer" in str(done.message)) == ("recomputed", True)
+    assert bag(wh.read("v")) == {(1, 1): 2, (3, 3): 1, (5, 5): 1}
 
 
 @pytest.fixture

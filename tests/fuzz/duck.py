@@ -91,8 +91,7 @@ class DuckRenderer(Renderer):
 def with_fixpoints(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
     """The query around the outermost WITH RECURSIVE, whose expressions are temporary tables under their names.
 
-    Naive evaluation, which knows nothing of changes: a set is computed again from itself until it stays; of a bag each
-    level is computed from the one before.
+    Naive evaluation, which knows nothing of changes: a set or a bag is computed anew from itself until it stays.
     """
     query = sqlglot.parse_one(sql, read=ViewSQL)
     clause = query.args["with_"]
@@ -114,21 +113,14 @@ def with_fixpoints(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
         recursive = [b for b in branches if any(table.name == name for table in b.find_all(exp.Table))]
         if not recursive:
             create(name, cte.this.sql(dialect=DuckSQL), columns)
-        elif cte.this.args.get("distinct"):
-            create(name, f"SELECT DISTINCT * FROM ({text([b for b in branches if b not in recursive])})", columns)
-            before = -1
-            while before != count(name):
-                before = count(name)
-                create("all of it", f"SELECT DISTINCT * FROM ({text(branches)})")
-                create(name, 'SELECT * FROM "all of it"', columns)
-        else:
-            create(name, text([b for b in branches if b not in recursive]), columns)
-            create("all levels", f'SELECT * FROM "{name}"')
-            while count(name):
-                create("next level", text(recursive))
-                create(name, 'SELECT * FROM "next level"', columns)
-                connection.execute(f'INSERT INTO "all levels" SELECT * FROM "{name}"')
-            create(name, 'SELECT * FROM "all levels"', columns)
+            continue
+        rows = "SELECT DISTINCT * FROM" if cte.this.args.get("distinct") else "SELECT * FROM"
+        create(name, f"{rows} ({text([b for b in branches if b not in recursive])})", columns)
+        before = -1
+        while before != count(name):  # it only grows
+            before = count(name)
+            create("all of it", f"{rows} ({text(branches)})")
+            create(name, 'SELECT * FROM "all of it"', columns)
     return parenthesised(query).sql(dialect=DuckSQL)
 
 

@@ -60,6 +60,21 @@ STEPS = {
 }
 """Branches that are linear in x: each row is derived from one row of it."""
 
+BAG_STEPS = {
+    "every pair of rows": "SELECT x.a, y.b, x.k + y.k + 1 FROM x JOIN x AS y ON x.b = y.a WHERE x.k + y.k < 2",
+    "every pair, filtered": (
+        "SELECT x.a, y.b, x.k + y.k + 1 FROM x, x AS y WHERE x.b = y.a AND x.k + y.k < 2 AND y.b NOT IN (SELECT b FROM u)"
+    ),
+    "every three rows": (
+        "SELECT x.a, z.b, x.k + y.k + z.k + 1 FROM x JOIN x AS y ON x.b = y.a JOIN x AS z ON y.b = z.a "
+        "WHERE x.k + y.k + z.k < 1"
+    ),
+    "pairs through a table": (
+        "SELECT x.a, y.b, x.k + y.k + 1 FROM x JOIN e ON x.b = e.a JOIN x AS y ON e.b = y.a WHERE x.k + y.k < 2"
+    ),
+}
+"""Branches of a bag in which a row is derived from several rows of x; the third column bounds how many."""
+
 SET_STEPS = {
     "non-linear": "SELECT x.a, y.b FROM x JOIN x AS y ON x.b = y.a",
     "three times": "SELECT x.a, z.b FROM x JOIN x AS y ON x.b = y.a JOIN x AS z ON y.b = z.a",
@@ -141,7 +156,10 @@ class RecursiveGenerator(Choices):
         if every:
             steps = [self.chosen(STEPS) for _ in range(self.random.choice((1, 1, 2)))]
             starts = [f"SELECT a, b, 0 FROM ({start}) s" for start in starts]
-            return f"{name}(a, b, k) AS ({' UNION ALL '.join([*starts, *map(_with_level, steps)])})"
+            derived = [*map(_with_level, steps)]
+            if self.chance(0.3):
+                derived.append(self.chosen(BAG_STEPS))
+            return f"{name}(a, b, k) AS ({' UNION ALL '.join([*starts, *derived])})"
         steps = [
             self.chosen(SET_STEPS if self.chance(0.35) else STEPS) for _ in range(self.random.choice((1, 1, 1, 2, 3)))
         ]

@@ -12,7 +12,9 @@ from sqlglot import exp
 
 from deferred.algebra.bags import select
 from deferred.algebra.operators.scan import tables_of
-from deferred.algebra.sharing import VIEW, Sharing, kept_before, of_view, over_shared, over_view
+from deferred.algebra.over_view import VIEW, of_view, over_view
+from deferred.algebra.selfmaintenance import Promises
+from deferred.algebra.sharing import Sharing, kept_before, over_shared
 from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.errors import DeferredError
 from deferred.sql.comparing import Difference, OfView, compared, renamed
@@ -83,14 +85,15 @@ def joined_to_the_view(db: Database, sql: str, new: str) -> bool:
         wanted = db.query(new)
     except (DeferredError, CannotRun):
         return False
-    plan = over_view(Sharing(before.plan, before.types, after.types, frozenset(after.tables)), after.plan)
-    if plan is None or kept_nodes(before.plan):
+    sharing = Sharing(before.plan, before.types, after.types, frozenset(after.tables))
+    found = over_view(sharing, after.plan, Promises())
+    if found is None or kept_nodes(before.plan):
         return False
     names = ", ".join(f'"{of_view(c)}"' for c in before.plan.columns)
     db.connection.execute(
         f'CREATE OR REPLACE TEMP TABLE "{VIEW}" AS SELECT * FROM ({db.renderer.render(before.plan)}) AS q({names})'
     )
-    assert db.rows_of(plan) == wanted, f"{sql}\nbecame {new}"
+    assert db.rows_of(found.plan) == wanted, f"{sql}\nbecame {new}"
     return True
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.check import Failure, check, report
 from tests.fuzz.duck import Database
 from tests.fuzz.on_evaluator import check_on_evaluator
-from tests.fuzz.recursive import ABOVE, GRAPHS, SCHEMAS, SET_STEPS, STARTS, STEPS, RecursiveGenerator
+from tests.fuzz.recursive import ABOVE, BAG_STEPS, GRAPHS, SCHEMAS, SET_STEPS, STARTS, STEPS, RecursiveGenerator
 
 SEEDS = range(300)
 PART = 100
@@ -55,6 +55,6 @@ def test_every_construct_occurs() -> None:
         generator = RecursiveGenerator(seed)
         generator.case()
         occurring += generator.constructs
-    wanted = {*STARTS, *STEPS, *SET_STEPS, *ABOVE, *GRAPHS}
+    wanted = {*STARTS, *STEPS, *SET_STEPS, *BAG_STEPS, *ABOVE, *GRAPHS}
     wanted |= {"duplicates", "nulls", "moved", "several branches", "two recursions", "a recursion over a recursion"}
     assert wanted - occurring.keys() == set()

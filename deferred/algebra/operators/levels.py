@@ -1,16 +1,20 @@
 """Counting by level: a bag that is defined by recursion (UNION ALL), one row for each derivation.
 
-L₀ = S, Lₖ₊₁ = T(Lₖ), and the bag is the union of all levels. The kept rows have their level and their count, so no
-derivation rests on itself, and the counting algorithm of Gupta, Mumick, Subrahmanian 1993 applies: T is linear in X, so
+The level of a row is the height of its derivation: 0 in S, and one more than the highest of the rows of X that T
+derives it from. The bag is the union of all levels. The kept rows have their level and their count, so no derivation
+rests on itself, and the counting algorithm of Gupta, Mumick, Subrahmanian 1993 applies, a level being a stratum:
 
-    ΔL₀ = ΔS,  ΔLₖ₊₁ = Δ(T)(Lₖ) + T(ΔLₖ)
+    ΔX begins as ΔS + Δ(T)(X₀), the change while X stands still, of all levels at once; then, from the lowest level up,
+    ΔX += T(X₀ + ΔX≤ₖ) − T(X₀ + ΔX<ₖ), whose rows are of levels above k
 
-with Δ(T)(Lₖ), the change of T while X stands still, computed for all levels at once, and T read at s_c. A level is
-netted before the next one is derived from it: what is added to it and taken away goes no further.
+with T read at s_c. T may use X several times: the delta rule of the join counts every combination once. Where it is
+linear, the last line is T(ΔLₖ). A level is netted before others are derived from it: what is added to it and taken away
+goes no further.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -71,7 +75,7 @@ class CountedLevels(Fixpoint):
             return Net(self._derived_once(node, inner))
 
         name = node.reference.name
-        d.loop(self._finding(node), name, Net(signed(node.start)), _standing, following, node.bound, name)
+        d.loop(self._finding(node), name, Net(signed(node.start)), _levels_so_far, following, node.bound, name)
 
     def delta(self, node: Recursion, d: Differentiator, start: Plan | None, step: Plan | None) -> Plan:
         """Each round takes the lowest level of what is pending, and adds to the rest what is derived from it."""
@@ -87,12 +91,26 @@ class CountedLevels(Fixpoint):
             return _lowest(pending)
 
         bound = replace(node.bound, levels=True)
-        found = d.loop(self._finding(node), node.reference.name, _lowest(pending), _standing, following, bound)
+        standing = self._standing(node)
+        found = d.loop(self._finding(node), node.reference.name, _lowest(pending), standing, following, bound)
         moved = united([looked_up(self._stored(node), Keys.same(found, node.columns)), found], columns)
         rows = d.shared(Filter(Net(moved), exp.GT(this=column(COUNT), expression=bigint(0))))
         d.supports[self.support] = Upkeep(rows, keys_gone(found, rows, node.columns), node.columns)
         d.recursions.append(Rederivation(node.reference.label, None, found.name, None))
         return found
+
+    def _standing(self, node: Recursion) -> Callable[[Temporary, Temporary], Standing]:
+        """ΔX = newest, signed, and X = X₀ + found."""
+        from deferred.algebra.delta import Standing
+
+        def standing(found: Temporary, newest: Temporary) -> Standing:
+            def rows(keys: Keys | None) -> Plan:
+                both = [looked_up(self._stored(node), keys), looked_up(found, keys)]
+                return Repeat(Net(united(both, found.columns)))
+
+            return Standing(rows, newest)
+
+        return standing
 
     def _derived_once(self, node: Recursion, inner: Differentiator) -> Plan:
         change = inner.delta(node.step)
@@ -106,8 +124,8 @@ class CountedLevels(Fixpoint):
         return Stored(self.support, (*node.columns, COUNT), node.columns)
 
 
-def _standing(found: Temporary, newest: Temporary) -> Standing:
-    """ΔX = newest, signed. X itself is not read: T is linear in it."""
+def _levels_so_far(found: Temporary, newest: Temporary) -> Standing:
+    """ΔX = newest, and X = found."""
     from deferred.algebra.delta import Standing
 
     return Standing(lambda keys: Repeat(looked_up(found, keys)), newest)

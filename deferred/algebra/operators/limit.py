@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
@@ -32,8 +32,9 @@ from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.program import Upkeep
-from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same, substitute
+from deferred.algebra.scalar import Scalar, all_true, column, conjunction, is_column, same, substitute
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
+from deferred.algebra.types import INTEGRAL
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -59,8 +60,12 @@ class KeptRows(Keeping):
         return True
 
     def carried_over(self, node: Limit, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
-        """The first k rows of the first n ≥ k in the same order; ties are broken by the columns in their order."""
-        if not isinstance(old, Limit) or not isinstance(kept, KeptRows) or node.size > old.size:
+        """The first k rows of the first n ≥ k in the same order; ties are broken by the columns in their order.
+
+        For more rows, let v be the highest value of the first column of the order among the kept ones. What comes
+        before v is kept; the rest is read where the column is v or comes after it.
+        """
+        if not isinstance(old, Limit) or not isinstance(kept, KeptRows):
             return None
         pairs = sharing.columns(old.child, node.child)
         if pairs is None or tuple(map(pairs.get, node.columns)) != old.columns:
@@ -68,7 +73,18 @@ class KeptRows(Keeping):
         order = [substitute(key, {new: column(c) for new, c in pairs.items()}) for key in node.order]
         if list(map(repr, order)) != list(map(repr, old.order)):
             return None
-        return node.first(sharing.taken(kept._stored(old), pairs.items()))
+        stored = kept._stored(old)
+        taken = sharing.taken(stored, pairs.items())
+        if node.size <= old.size:
+            return node.first(taken)
+        rows, by = sharing.at_hand(stored), node.order[0]
+        if rows is None or not is_column(by.this):
+            return None
+        parts = _from_the_last(by, [row[pairs[by.this.name]] for row in rows], sharing.new_types[by.this.name])
+        if parts is None:
+            return None
+        before, others = parts
+        return node.first(united([Filter(taken, before), Filter(node.child, others)], node.columns))
 
     def past(self, node: Limit, keys: Keys | None) -> Plan:
         return looked_up(node.over(self._stored(node)), keys)
@@ -104,6 +120,27 @@ class KeptRows(Keeping):
 
     def _stored(self, node: Limit) -> Stored:
         return Stored(self.support, node.columns, ())
+
+
+def _from_the_last(by: exp.Ordered, values: Sequence[Any], type_: str) -> tuple[Scalar, Scalar] | None:
+    """The conditions that a column comes before the last of some values in an order, and that it does not.
+
+    None where no value is there, where all rows do not come before it, and where it cannot be written exactly.
+    """
+    known = [value for value in values if value is not None]
+    of, descending, nulls_first = by.this, bool(by.args.get("desc")), bool(by.args.get("nulls_first"))
+    is_null = exp.Is(this=of.copy(), expression=exp.Null())
+    if not known or type_.split("(")[0] not in (*INTEGRAL, "decimal", "date", "timestamp", "timestamp_ntz", "string"):
+        return None
+    if len(known) < len(values) and not nulls_first:
+        return exp.Not(this=is_null), is_null.copy()
+    last = exp.cast(exp.Literal.string(str((min if descending else max)(known))), type_, dialect="spark")
+    less, more = (exp.GT, exp.LTE) if descending else (exp.LT, exp.GTE)
+    before = less(this=of.copy(), expression=last)
+    others = more(this=of.copy(), expression=last.copy())
+    if nulls_first:
+        return exp.or_(before, is_null, copy=False), others
+    return before, exp.or_(others, is_null, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

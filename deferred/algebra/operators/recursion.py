@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -109,7 +109,7 @@ class Recursion(Barrier):
     """fix X. S ∪ T(X): the start S, and all that T derives from it, from that, and so on.
 
     Without `every` (UNION) it is a set: the least X = ε(S ⊎ T(X)). With it (UNION ALL) it is a bag with one row for
-    each derivation: S ⊎ T(S) ⊎ T(T(S)) ⊎ …, whose last column is the level. X is linear there.
+    each derivation, the least X = S ⊎ T(X), whose last column is the level: the height of the derivation.
     T is monotone: a larger X gives no less. The binder refuses a recursion through negation or aggregation.
     """
 
@@ -202,20 +202,13 @@ class Recursion(Barrier):
 
     def evaluate(self, e: Evaluation) -> Bag:
         """The plain fixpoint, by its definition."""
-        found: Bag = Counter()
-        newest = e(self.start)
-        for _ in range(self.rounds + 1):
-            if self.every:
-                found.update(newest)
-                newest = e.given(self.reference.name, newest)(self.step)
-                if not newest:
-                    return found
-            else:
-                newest = Counter(dict.fromkeys(newest + e.given(self.reference.name, found)(self.step), 1))
-                if newest == found:
-                    return found
-                found = newest
-                newest = e(self.start)
+        start, found = e(self.start), Counter[Any]()
+        for _ in range(self.rounds + 2):
+            derived = start + e.given(self.reference.name, found)(self.step)
+            newest = derived if self.every else Counter(dict.fromkeys(derived, 1))
+            if newest == found:
+                return found
+            found = newest
         raise RecursionError(f"{self.reference.label} does not end within {self.rounds} rounds.")
 
     def sql(self, w: Writer) -> exp.Query:

@@ -1,0 +1,197 @@
+"""A new definition over the rows of the view itself: with other joins, conditions and columns.
+
+Joins of the old definition that the new one does not have may be left out where they neither add nor remove a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from deferred.algebra.blocks import Block, block_of
+from deferred.algebra.operators import Filter, Join, OuterJoin, Project, Scan
+from deferred.algebra.operators.outer_join import LEFT
+from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.operators.temporary import Temporary
+from deferred.algebra.operators.union_all import united
+from deferred.algebra.plan import Plan, replaced, transformed
+from deferred.algebra.scalar import (
+    Scalar,
+    column,
+    columns_of,
+    conjunction,
+    conjuncts,
+    equated_columns,
+    rewrite,
+)
+from deferred.algebra.selfmaintenance.promises import Promises, Reference
+from deferred.algebra.sharing import Pairs, Sharing, text_over, written
+
+VIEW = "old view"
+"""The name of the result that has the rows of the view under its old definition, under the columns of its plan."""
+
+
+@dataclass(frozen=True)
+class OverView:
+    """A new definition over the rows of the old view, and the promises that must hold at s_i for it to be right."""
+
+    plan: Plan
+    relied: Promises
+
+
+def over_view(sharing: Sharing, new: Plan, promises: Promises) -> OverView | None:
+    """new = Π(σ(V ⋈ others)): the inputs and conditions of the old plan are among those of the new one.
+
+    A join with another table multiplies rows of the view as it multiplies those of its inputs, whatever its keys. What
+    the new plan reads of the old inputs must be in columns of the view. None where that does not hold.
+
+    An old input that the new plan does not have is left out where every row met exactly one of its rows (`_left_out`).
+    """
+    old, keyed = _without_left_joins(sharing.old, tables_of(new), promises)
+    before, after = block_of(old), block_of(new)
+    left, dropped = list(after.inputs), list[Plan]()
+    pairs: dict[str, str] = {}
+    for mine in before.inputs:
+        found = next((side for side in left if sharing.columns(mine, side) is not None), None)
+        if found is None:
+            dropped.append(mine)
+            continue
+        left.remove(found)
+        pairs |= sharing.columns(mine, found) or {}
+    links = _left_out(before, dropped, promises, sharing.old_types)
+    if links is None:
+        return None
+    known = {written(part) for part in before.conditions if not any(part in link.conditions for link in links)}
+    if not known <= {text_over(part, pairs) for part in after.conditions}:
+        return None
+    view = Temporary(VIEW, tuple(map(of_view, sharing.old.columns)))  # both plans may have columns of the same ids
+    shown = {written(e): of_view(c) for c, e in before.outputs.items()}
+    allowed = {*view.columns, *(c for side in left for c in side.columns)}
+
+    def over(expression: Scalar) -> Scalar | None:
+        result = rewrite(expression, lambda node: _shown(node, pairs, shown))
+        return result if columns_of(result) <= allowed else None
+
+    conditions = [over(part) for part in after.conditions if text_over(part, pairs) not in known]
+    outputs = [(c, over(after.outputs[c])) for c in new.columns]
+    if any(part is None for part in conditions) or any(value is None for _, value in outputs):
+        return None
+    condition = conjunction([part for part in conditions if part is not None])
+    body: Plan = Join((view, *left), condition) if left else view
+    if not left and condition is not None:
+        body = Filter(view, condition)
+    plan = Project(body, tuple((c, e) for c, e in outputs if e is not None))
+    unmatched = [_referring_to_nothing(new, links, pairs)] if links else []
+    if None in unmatched:
+        return None
+    parts = [plan, *(part for part in unmatched if part is not None)]
+    return OverView(united(parts, new.columns) if links else plan, _relied(links, keyed, promises))
+
+
+# ---- joins that are left out
+
+
+@dataclass(frozen=True)
+class _Link:
+    """An inner join along a reference: `columns` of a row lead to the one row of `other` with this `key`."""
+
+    table: Scan
+    columns: tuple[str, ...]
+    other: str
+    key: tuple[str, ...]
+    conditions: tuple[Scalar, ...]
+
+
+def _left_out(
+    block: Block, dropped: Sequence[Plan], promises: Promises, types: Mapping[str, str]
+) -> list[_Link] | None:
+    """R ⋈ T along a reference of R to the key of T has each row of R once, but for those that refer to nothing."""
+    links = []
+    for gone in dropped:
+        if not isinstance(gone, Scan):
+            return None
+        mine = set(gone.ids)
+        conditions = tuple(part for part in block.conditions if columns_of(part) & mine)
+        on: dict[str, str] = {}
+        for part in conditions:
+            both = equated_columns(part) if isinstance(part, exp.EQ) else None
+            if both is None or len(mine & set(both)) != 1:
+                return None
+            theirs, other = both if both[0] in mine else both[::-1]
+            if theirs in on or types.get(theirs) != types.get(other):
+                return None
+            on[dict(zip(gone.ids, gone.names, strict=True))[theirs]] = other
+        key = promises.keys.get(gone.table, ())
+        referring = {side for side in block.inputs if set(side.columns) & set(on.values())}
+        if set(on) != set(key) or len(referring) != 1:
+            return None
+        (side,) = referring
+        if not isinstance(side, Scan) or side in dropped:
+            return None
+        names = dict(zip(side.ids, side.names, strict=True))
+        columns = tuple(names[on[name]] for name in key)
+        if not promises.refers(side.table, columns, gone.table):
+            return None
+        links.append(_Link(side, columns, gone.table, key, conditions))
+    return links if len({link.table for link in links}) <= 1 else None
+
+
+def _referring_to_nothing(new: Plan, links: Sequence[_Link], pairs: Pairs) -> Plan | None:
+    """The rows of the new plan that refer to nothing, as a column of the reference is NULL: the old view lacks them."""
+    old = links[0].table
+    table = next((side for side in block_of(new).inputs if {pairs.get(c) for c in side.columns} & set(old.ids)), None)
+    if not isinstance(table, Scan):
+        return None
+    names = tuple(dict.fromkeys(name for link in links for name in link.columns))
+    ids = tuple(f"_deferred_refers_{name}" for name in names)
+    wider = replace(table, names=(*table.names, *names), ids=(*table.ids, *ids))
+    is_null = exp.or_(*(exp.Is(this=column(c), expression=exp.Null()) for c in ids), copy=False)
+    return replaced(new, lambda node: pick(Filter(wider, is_null), table.columns) if node is table else None)
+
+
+def _without_left_joins(plan: Plan, kept: frozenset[str], promises: Promises) -> tuple[Plan, list[str]]:
+    """E for E ⟕ T by the key of a table T that the new plan does not read: each row of E is there once.
+
+    Columns of T that are left in expressions have no partner in the new plan. And the tables whose keys count.
+    """
+    keyed: list[str] = []
+
+    def without(node: Plan) -> Plan:
+        if not isinstance(node, OuterJoin) or node.kind != LEFT or not isinstance(node.right, Scan):
+            return node
+        table = node.right
+        pairs = [equated_columns(part) for part in conjuncts(node.condition)]
+        names = dict(zip(table.ids, table.names, strict=True))
+        mine = [names[c] for pair in pairs if pair is not None for c in pair if c in names]
+        key = promises.keys.get(table.table, ())
+        if table.table in kept or None in pairs or not key or sorted(mine) != sorted(key):
+            return node
+        keyed.append(table.table)
+        return node.left
+
+    return transformed(plan, without), keyed
+
+
+def _relied(links: Sequence[_Link], keyed: Sequence[str], promises: Promises) -> Promises:
+    """What of the promises a new definition relies on."""
+    references: dict[str, list[Reference]] = {}
+    for link in links:
+        references.setdefault(link.table.table, []).append(Reference(link.columns, link.other, link.key))
+    tables = {*keyed, *(link.other for link in links)}
+    keys = {table: promises.keys[table] for table in sorted(tables)}
+    return Promises(keys, {table: tuple(each) for table, each in references.items()})
+
+
+def of_view(name: str) -> str:
+    """A column of the old plan where the rows of the view are read."""
+    return f"_deferred_view_{name}"
+
+
+def _shown(node: Scalar, pairs: Pairs, shown: Mapping[str, str]) -> Scalar | None:
+    """The column of the view that has the value of an expression of the new plan."""
+    text = text_over(node, pairs) if isinstance(node, exp.Condition) else None
+    found = None if text is None else shown.get(text)
+    return None if found is None or isinstance(node, exp.Literal) else column(found)
