@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -233,6 +233,22 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
         settings=remembered.settings,
         declared=declared,
     )
+
+
+def maintained(context: Context, view: ViewRecord, definition: Definition, maintain: str) -> Definition | None:
+    """A view's definition as it would be under another value of `maintain`; None where that is not possible."""
+
+    def catalog(path: tuple[str, ...]) -> tuple[str, Columns]:
+        name = definition.names[_dotted(path)]
+        return name, definition.schemas[name]
+
+    types = Types(context.engine.columns, view.definition.types)
+    try:
+        declared = _declared(catalog, view.sql, definition.tables) if maintain == SELF else None
+        bound = bind(view.sql, catalog, types, maintain, _promises(declared))
+    except UnsupportedSQLError:
+        return None
+    return replace(definition, bound=bound, declared=declared)
 
 
 def _declared(

@@ -7,18 +7,18 @@ Each is one class that says its name, what it would cost, what it reads and by w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed
+from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed, union_all
 from deferred.algebra.delta import differentiate
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Loop, Program, Run, run
+from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
@@ -181,6 +181,9 @@ class SelfMaintained(Incremental):
 
     name = "self"
 
+    def cost(self, now: Situation) -> Cost:
+        return costs.keeping(now)
+
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return (*described(definition.plan), *super().reads(definition))
 
@@ -189,21 +192,39 @@ class SelfMaintained(Incremental):
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
         ran = run(program.steps, self.machine(job, renderer, program))
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if not found:
-                continue
+        for guard, found in _finding(job, renderer, program.guards):
             if guard.kind != EXPOSED:
-                raise PromiseBrokenError(broken(guard, job.view.name, [tuple(row) for row in found]))
-            reason = exposed(guard, [tuple(row) for row in found])
-            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, reason))
+                raise PromiseBrokenError(broken(guard, job.view.name, found))
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, found)))
         return self.change(job, program, renderer, ran)
 
 
+def _finding(
+    job: Job, renderer: PropagateRenderer, guards: Sequence[Guard]
+) -> Iterator[tuple[Guard, list[tuple[Any, ...]]]]:
+    """The guards that find rows, with some of these. All are asked at once: as a rule none finds any."""
+    if not guards:
+        return
+    asked = [
+        exp.select(alias(bigint(number), "guard")).from_(renderer.query(guard.rows).limit(1).subquery("q"))
+        for number, guard in enumerate(guards)
+    ]
+    for (number,) in sorted(job.context.engine.rows(union_all(asked))):
+        found = job.context.engine.rows(renderer.query(guards[number].rows).limit(EXAMPLES))
+        yield guards[number], [tuple(row) for row in found]
+
+
 class FromView(Incremental):
-    """Deletions, and modifications of values that only pass through, from MV and the log alone (Blakeley, ch. 4)."""
+    """Changes that MV and the log alone can tell (Blakeley, ch. 4).
+
+    These are deletions, modifications of values that only pass through, and new rows that meet the same rows of other
+    tables as a row which the view shows.
+    """
 
     name = "from the view"
+
+    def cost(self, now: Situation) -> Cost:
+        return costs.looking(now)
 
     def applies(self, job: Job) -> bool:
         """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
@@ -212,19 +233,19 @@ class FromView(Incremental):
             for name, log in job.logs.changed.items()
         )
 
+    def may_decide(self, job: Job) -> bool:
+        """Whether a look at the view may tell what new rows meet: only one table has changed, and it shows enough."""
+        return len(job.logs.changed) == 1 and set(job.logs.changed) <= insertable(job.definition).keys()
+
     def run(self, job: Job) -> Change:
         """The view's answer; if a row turns out to be new to the view after all, that of the base tables."""
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
         ran = run(program.steps, self.machine(job, renderer, program))
-        for guard in program.guards:
-            found = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if found:
-                reason = (
-                    f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {tuple(found[0])}."
-                )
-                return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+        for guard, found in _finding(job, renderer, program.guards):
+            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {found[0]}."
+            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
         return self.change(job, program, renderer, ran)
 
 
@@ -238,6 +259,13 @@ def answerable(definition: Definition) -> list[str]:
     if definition.bound is None or definition.declared is not None:
         return []
     return _autonomous(definition).tables
+
+
+def insertable(definition: Definition) -> dict[str, tuple[str, ...]]:
+    """The base tables whose insertions a view may answer from its own rows, with the columns in which rows agree."""
+    if definition.bound is None or definition.declared is not None:
+        return {}
+    return _autonomous(definition).insertable
 
 
 def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
@@ -302,11 +330,40 @@ class Choice:
 
 
 def reconsidered(job: Job, choice: Choice) -> Choice:
-    """The strategy once the rows of the logs are known: what only takes rows away may be answered by the view."""
-    if choice.strategy is not INCREMENTAL or not FROM_VIEW.applies(job):
+    """The strategy once the rows of the logs are known: the view may answer them, if that is expected to cost less.
+
+    What only takes rows away is answered by the view also where costs are not compared. New rows are not: if the view
+    shows none that meet the same, it was asked in vain.
+    """
+    if choice.strategy is not INCREMENTAL and not choice.costs:
         return choice
+    takes_away = FROM_VIEW.applies(job)
+    if not takes_away and not FROM_VIEW.may_decide(job):
+        return choice
+    now = situation(job.context, job.view, job.definition, job.logs)
+    if now is None and not takes_away:
+        return choice
+    compared = {}
+    if now is not None:
+        compared = {**(choice.costs or {INCREMENTAL.name: INCREMENTAL.cost(now)}), FROM_VIEW.name: FROM_VIEW.cost(now)}
+        others = min(cost.seconds for name, cost in compared.items() if name != FROM_VIEW.name)
+        if compared[FROM_VIEW.name].seconds > (1 if takes_away else WORTH) * others:
+            return replace(choice, costs=compared)
     tables = ", ".join(sorted(job.logs.changed))
-    return Choice(FROM_VIEW, f"Rows of {tables} were deleted or modified, and the view shows their keys.")
+    reason = (
+        f"Rows of {tables} were deleted or modified, and the view shows their keys."
+        if takes_away
+        else f"The view shows rows that may meet the same as the new rows of {tables}, and is less to read."
+    )
+    return Choice(FROM_VIEW, reason, costs=compared)
+
+
+def situation(context: Context, view: ViewRecord, definition: Definition, logs: Logs) -> Situation | None:
+    """What costs are estimated from; None where tables are small, or their sizes are not known."""
+    tables = costs.sizes(context, definition)
+    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+        return None
+    return Situation(context, view, definition, tables, logs)
 
 
 def choose(
@@ -344,6 +401,10 @@ def choose(
         reason += (
             f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
         )
+        reason += "".join(
+            f" So are new rows of {name}, if that is cheaper, where a row with the same {', '.join(names)} is shown."
+            for name, names in insertable(definition).items()
+        )
     if any(node.strategy.absorbs for node in definition.plan.walk()):
         reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
@@ -351,10 +412,9 @@ def choose(
     if logs is None:
         reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
         return Choice(INCREMENTAL, reason, RECOMPUTE)
-    tables = costs.sizes(context, definition)
-    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+    now = situation(context, view, definition, logs)
+    if now is None:
         return Choice(INCREMENTAL, reason)
-    now = Situation(context, view, definition, tables, logs)
     incremental, recompute = INCREMENTAL.cost(now), RECOMPUTE.cost(now)
     compared = {INCREMENTAL.name: incremental, RECOMPUTE.name: recompute}
     if recompute.seconds < WORTH * incremental.seconds:

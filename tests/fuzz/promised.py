@@ -49,14 +49,17 @@ class Tables:
         own = (("a", "int"), ("b", "int"), ("s", "string"))
         return {name: (("id", "int"), *((fk, "int") for fk in self.references[name]), *own) for name in NAMES}
 
-    def promises(self, random: Random) -> Promises:
-        """Most of the promises that the rows keep: what is not declared must not be relied on."""
+    def declared(self, random: Random) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
+        """Most of the keys and references that the rows keep: what is not declared must not be relied on."""
         keys = {name: ("id",) for name in NAMES if random.random() < 0.9}
         kept = {
             name: {fk: target for fk, target in fks.items() if random.random() < 0.85}
             for name, fks in self.references.items()
         }
-        return Promises.of(keys, kept)
+        return keys, kept
+
+    def promises(self, random: Random) -> Promises:
+        return Promises.of(*self.declared(random))
 
     def row(self, random: Random, name: str, key: int, state: State) -> Row:
         fks = [_key_of(random, state[target.partition(".")[0]]) for target in self.references[name].values()]
@@ -240,7 +243,10 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
 
 
 def check_from_view(seed: int, seen: Seen) -> None:
-    """A random join whose rows are deleted and modified, maintained from its own rows where they can tell."""
+    """A random join whose rows change, maintained from its own rows where they can tell.
+
+    Rows of several tables are deleted and modified, or rows of one table inserted, too.
+    """
     random = Random(seed)
     tables = Tables.drawn(random)
     sql = next(text for text in iter(lambda: query(random, tables), None) if _is_a_join(text))
@@ -250,8 +256,9 @@ def check_from_view(seed: int, seen: Seen) -> None:
         db.replace(name, Counter(rows))
     bound, shown = db.bind(sql), db.query(sql)
     asked = Autonomous(bound.plan, dict.fromkeys(NAMES, ("id",)), bound.types)
-    new = tables.changed(random, state, inserted=(0,))
-    changed = [name for name in asked.tables if Counter(new[name]) != Counter(state[name])]
+    into = random.choice([None, *asked.insertable])
+    new = tables.changed(random, state, inserted=(0,) if into is None else (1,))
+    changed = [name for name in asked.tables if Counter(new[name]) != Counter(state[name]) and into in (None, name)]
     program = asked.program(changed) if changed else None
     if program is None:
         db.close()
@@ -271,6 +278,7 @@ def check_from_view(seed: int, seen: Seen) -> None:
     seen.kinds.update(kinds)
     if not kinds:
         seen.steps += 1
+        seen.kinds["insertions"] += into is not None
         _expect("from view", added(shown, found.change), fresh, f"seed {seed}: {sql}\n{state} → {new}")
     elif kinds != {NEW}:
         raise Failure("guard", f"seed {seed}: {sql}: {kinds}\n{state} → {new}")

@@ -28,7 +28,7 @@ from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.program import Loop, Program, Step
 from deferred.algebra.prune import needed_columns, parents_first, prune
-from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, is_column
+from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, equated_columns, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
@@ -89,8 +89,8 @@ class AuxiliaryTables(Protocol):
     fresh: Fresh
     names: Fresh
 
-    def auxiliary(self, rows: Plan) -> Kept:
-        """Rows of a base table in an auxiliary table."""
+    def auxiliary(self, rows: Plan, order: tuple[str, ...]) -> Kept:
+        """Rows of a base table in an auxiliary table, in an order."""
         ...
 
 
@@ -136,6 +136,7 @@ class _Rewriting:
         self.types = self.tables.column_types
         self.read = _read_states(self.root)
         self.shown = Shown.by(self.root, self.types)
+        self.looked_up = _looked_up(self.root)
 
     def plan(self) -> Plan:
         return self.visit(self.root)
@@ -149,7 +150,7 @@ class _Rewriting:
         if isinstance(node, Join):
             return self.join(node)
         if self.read.get(node) and scan_of(node) is not None:
-            return self.tables.auxiliary(node)
+            return self.tables.auxiliary(node, self.order(node))
         node = self.pre_aggregated(node)
         return node.with_children([self.visit(child) for child in node.children])
 
@@ -194,7 +195,12 @@ class _Rewriting:
             if shown is not None:
                 bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
                 return Seen(plan, InView(self.root.columns, shown), bitwise)
-        return self.tables.auxiliary(plan)
+        key = [theirs for edge in graph.links if edge.end == i for _, theirs in edge.on]
+        return self.tables.auxiliary(plan, self.order(plan, key))
+
+    def order(self, plan: Plan, first: Iterable[str] = ()) -> tuple[str, ...]:
+        """The columns of a plan by which a rule looks its rows up: those that the query equates or groups by."""
+        return tuple(dict.fromkeys([*first, *(c for c in plan.columns if c in self.looked_up)]))
 
     # ---- the join graph
 
@@ -237,6 +243,16 @@ def _plain_equality(part: Scalar) -> tuple[str, str] | None:
     if isinstance(part, exp.EQ) and is_column(part.this) and is_column(part.expression):
         return part.this.name, part.expression.name
     return None
+
+
+def _looked_up(plan: Plan) -> set[str]:
+    """The columns by which rules look rows up, somewhere in a plan."""
+    found: set[str] = set()
+    for node in plan.walk():
+        found |= set(node.looked_up_by)
+        for expression in node.expressions:
+            found |= {name for part in conjuncts(expression) for name in equated_columns(part) or ()}
+    return found
 
 
 def _read_states(plan: Plan) -> dict[Plan, bool]:
