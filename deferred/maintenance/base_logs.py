@@ -167,7 +167,7 @@ def _net_log(
     meant = meeting(rows, where)
     few = None if meant is None else netted(meant)
     if few is not None:
-        return temporaries.put(name, few, types)
+        return temporaries.hold(name, few, types)
     all_ = temporaries.put(f"{name}_rows", rows, types)
     return temporaries.compute(
         name, net(all_ if where is None else select([exp.Star()], all_).where(where), columns), expected

@@ -152,7 +152,7 @@ def _write_batch(
         target = [*names, DIFFERENTIAL_COUNT, DIFFERENTIAL_BATCH]
         local = temporaries.local(change.rows)
         if local is None or not context.engine.append_rows(path, _tagged(local, target, batch), mark):
-            rows = select([*map(column, [*names, COUNT]), bigint(batch)], change.rows)
+            rows = select([*map(column, [*names, COUNT]), bigint(batch)], temporaries.ready(change.rows))
             context.engine.commit(insert_into(delta_table(path), target, rows), mark)
         confirm(path, "propagate", work.id)
     context.metadata.views.update(view.id, [held.lease], propagated=cut, propagated_batch=batch)

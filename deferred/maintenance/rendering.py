@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -43,6 +43,23 @@ def current_rows(stored: Stored, state: SupportState, rows: exp.Query) -> exp.Qu
     return current
 
 
+def current_at_driver(stored: Stored, state: SupportState, rows: pa.Table) -> pa.Table:
+    """The same for rows at the driver."""
+    import pyarrow as pa
+
+    if state.appended:
+        batches, gone = rows.column(BATCH).to_pylist(), rows.column(GONE).to_pylist()
+        if stored.keys:
+            newest_: dict[tuple[Any, ...], int] = {}
+            for row, key in enumerate(zip(*(rows.column(k).to_pylist() for k in stored.keys), strict=True)):
+                if key not in newest_ or batches[newest_[key]] < batches[row]:
+                    newest_[key] = row
+            rows = rows.take(pa.array([row for row in newest_.values() if not gone[row]], pa.int64()))
+        else:
+            rows = rows.filter(pa.array([batch == state.batch for batch in batches], pa.bool_()))
+    return rows.select(list(stored.columns))
+
+
 class PropagateRenderer(Renderer):
     """Renders the steps of one propagate, which reads its earlier steps as temporary results."""
 
@@ -70,14 +87,30 @@ class PropagateRenderer(Renderer):
             self._fetched[asked] = rows, self._fetch(stored, on, rows)
         return self._fetched[asked][1]
 
+    def held_at_driver(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
+        """The current rows of a support table without Spark; None where they cannot be told, or are too many.
+
+        All rows of a key must be there to know its newest one, so they are looked up by columns of the key.
+        """
+        state = self.states.get(stored.name)
+        if state is None or not set(on) <= set(stored.keys) or not self.types.keys() >= set(stored.columns):
+            return None
+        rows = self._looked_up(stored, on, keys)
+        return None if rows is None else current_at_driver(stored, state, rows)
+
     def _fetch(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> exp.Table | None:
-        types = {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
-        path = support_path(self.pinned.location, stored.name)
-        rows = looked_up(path, self.states[stored.name].version, types, keys, on, LOCAL_ROWS)
+        rows = self._looked_up(stored, on, keys)
         if rows is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
+        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in self._held_types(stored).items())
         return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, schema)
+
+    def _looked_up(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
+        path, version = support_path(self.pinned.location, stored.name), self.states[stored.name].version
+        return looked_up(path, version, self._held_types(stored), keys, on, LOCAL_ROWS)
+
+    def _held_types(self, stored: Stored) -> dict[str, str]:
+        return {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
 
     def _known_keys(self, keys: Keys) -> tuple[dict[str, str], pa.Table] | None:
         """For each key column of a support table the column of some rows at the driver that are exactly the keys."""
@@ -90,6 +123,10 @@ class PropagateRenderer(Renderer):
 
     def temporary(self, name: str) -> exp.Expr:
         found = self.pinned.temporary(name)
+        return self.temporaries.ready(found) if isinstance(found, exp.Table) else found
+
+    def change(self, table: str) -> exp.Expr:
+        found = self.pinned.change(table)
         return self.temporaries.ready(found) if isinstance(found, exp.Table) else found
 
     def held(self, stored: Stored) -> Sequence[str]:

@@ -19,7 +19,8 @@ from deferred.algebra.program import Loop, run
 from deferred.log.context import Context
 from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
-from deferred.spark.at_driver import Driver
+from deferred.spark.at_driver import Driver, Stores, asks_nothing
+from deferred.spark.driver import exact_type, spelled
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import quoted
 from deferred.sql.render import Renderer
@@ -48,6 +49,8 @@ class SparkMachine:
     types: Mapping[str, str]
     changes: Mapping[str, exp.Table] = field(default_factory=dict)
     expected: int = 0
+    stored: Stores = asks_nothing
+    """The rows of support tables without Spark."""
     most_gone: Mapping[str, int] = field(default_factory=dict)
     """How many rows of a support table may be overestimated to be deleted, where there is a limit."""
 
@@ -67,16 +70,30 @@ class SparkMachine:
 
     def _at_driver(self, name: str, plan: Plan, skipped: bool) -> bool:
         """Whether the result could be computed without Spark."""
-        types = {**self.types, COUNT: "bigint"}
-        if not all(c in types for c in plan.columns):
-            return False
-        driver = Driver(self._held, lambda rows: self.temporaries.fetched(self.renderer.query(rows)), types)
-        rows = driver.nothing(plan) if skipped else driver.evaluated(plan)
+        rows = self._driver.nothing_of(plan) if skipped else self.evaluated(plan)
         if rows is None:
             return False
-        schema = ", ".join(f"{quoted(c)} {types[c]}" for c in plan.columns)
-        self.steps[name] = self.temporaries.hold(name, rows, schema)
+        self.steps[name] = self.hold(name, rows)
         return True
+
+    @property
+    def _driver(self) -> Driver:
+        types = {**self.types, COUNT: "bigint"}
+        return Driver(self._held, lambda rows: self.temporaries.fetched(self.renderer.query(rows)), types, self.stored)
+
+    def evaluated(self, plan: Plan) -> pa.Table | None:
+        """The rows of a plan, if they can be computed without Spark."""
+        return self._driver.evaluated(plan)
+
+    def hold(self, name: str, rows: pa.Table) -> exp.Table:
+        """Takes rows that were computed at the driver, in the types that their columns are known to have."""
+        import pyarrow as pa
+
+        known = {**self.types, COUNT: "bigint"}
+        types = {c: known.get(c) or spelled(rows.schema.field(c).type) for c in rows.column_names}
+        exact = [(c, exact_type(type_) or rows.schema.field(c).type) for c, type_ in types.items()]
+        schema = ", ".join(f"{quoted(c)} {type_}" for c, type_ in types.items())
+        return self.temporaries.hold(name, rows.cast(pa.schema(exact)), schema)
 
     def _held(self, leaf: Temporary | Change) -> pa.Table | None:
         if isinstance(leaf, Temporary):

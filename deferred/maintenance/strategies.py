@@ -16,9 +16,10 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed, union_all
 from deferred.algebra.delta import differentiate
+from deferred.algebra.operators import Project
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
-from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, run
+from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
 from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
@@ -34,8 +35,8 @@ from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
-from deferred.sql.dialect import cast
+from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
+from deferred.sql.dialect import cast, quoted
 from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
@@ -131,8 +132,8 @@ class Incremental(Strategy):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert program.result is not None, "a table that the view reads has changed"
         renderer = self.renderer(job)
-        ran = run(program.steps, self.machine(job, renderer, program))
-        return self.change(job, program, renderer, ran)
+        machine = self.machine(job, renderer, program)
+        return self.change(job, program, machine, run(program.steps, machine))
 
     def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
         """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
@@ -143,25 +144,55 @@ class Incremental(Strategy):
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
     def machine(self, job: Job, renderer: PropagateRenderer, program: Program) -> SparkMachine:
-        most_gone = _most_gone(job.view, program)
-        types, logs = job.definition.column_types, job.logs
         return SparkMachine(
-            renderer, renderer.pinned.steps, job.temporaries, types, logs.changed, logs.total, most_gone
+            renderer,
+            renderer.pinned.steps,
+            job.temporaries,
+            job.definition.column_types,
+            job.logs.changed,
+            job.logs.total,
+            renderer.held_at_driver,
+            _most_gone(job.view, program),
         )
 
-    def change(self, job: Job, program: Program, renderer: PropagateRenderer, ran: Run) -> Change:
-        """What a program has computed, once its steps have run."""
+    def change(self, job: Job, program: Program, machine: SparkMachine, ran: Run) -> Change:
+        """What a program has computed, once its steps have run: at the driver where it can, else in Spark."""
+        moves, renderer = ran.moves(program), machine.renderer
+        assert isinstance(renderer, PropagateRenderer)
+        found = self._at_driver(job, program, machine, moves)
+        if found is None:
+            found = self._in_spark(job, program, renderer, moves)
+        advance = partial(support.advance, job.context, job.view, moves, renderer, found)
+        return Change(found["delta"], advance, ran.report(program))
+
+    def _at_driver(
+        self, job: Job, program: Program, machine: SparkMachine, moves: Mapping[str, Upkeep]
+    ) -> dict[str, exp.Table] | None:
+        """The view's change, and what its support tables append, without Spark; None where one of them needs it."""
+        if program.result is None or job.logs.total > LOCAL_ROWS:
+            return None
+        types = dict(job.view.columns)
+        named = [(name, cast(column(c), types[name])) for c, name in output(job.definition, job.view.columns)]
+        rows = machine.evaluated(Project(program.result, (*named, (COUNT, column(COUNT)))))
+        if rows is None:
+            return None
+        moved = {} if job.batch is None else support.moved_at_driver(moves, machine, job.batch)
+        if moved is None:
+            return None
+        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in (*job.view.columns, (COUNT, "bigint")))
+        return {"delta": job.temporaries.hold("delta", rows, schema), **moved}
+
+    def _in_spark(
+        self, job: Job, program: Program, renderer: PropagateRenderer, moves: Mapping[str, Upkeep]
+    ) -> dict[str, exp.Table]:
         definition, view = job.definition, job.view
         if program.result is None:
             nothing = [alias(cast(exp.Null(), type_), name) for name, type_ in view.columns]
             rows = exp.select(*nothing, alias(bigint(0), COUNT)).where(exp.false(), copy=False)
         else:
             rows = select([*outputs(definition, view.columns), column(COUNT)], renderer.query(program.result))
-        moves = ran.moves(program)
         moved = {} if job.batch is None else support.moved(moves, renderer, job.logs.total, job.batch)
-        found = job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
-        advance = partial(support.advance, job.context, view, moves, renderer, found)
-        return Change(found["delta"], advance, ran.report(program))
+        return job.temporaries.compute_all({"delta": rows, **moved}, job.logs.total)
 
 
 def shown_at_start(job: Job) -> exp.Query:
@@ -191,27 +222,35 @@ class SelfMaintained(Incremental):
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer, program))
-        for guard, found in _finding(job, renderer, program.guards):
+        machine = self.machine(job, renderer, program)
+        ran = run(program.steps, machine)
+        for guard, found in _finding(job, machine, program.guards):
             if guard.kind != EXPOSED:
                 raise PromiseBrokenError(broken(guard, job.view.name, found))
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, found)))
-        return self.change(job, program, renderer, ran)
+        return self.change(job, program, machine, ran)
 
 
-def _finding(
-    job: Job, renderer: PropagateRenderer, guards: Sequence[Guard]
-) -> Iterator[tuple[Guard, list[tuple[Any, ...]]]]:
-    """The guards that find rows, with some of these. All are asked at once: as a rule none finds any."""
-    if not guards:
-        return
+def _finding(job: Job, machine: SparkMachine, guards: Sequence[Guard]) -> Iterator[tuple[Guard, list[tuple[Any, ...]]]]:
+    """The guards that find rows, with some of these.
+
+    What Spark must be asked is asked at once: as a rule no guard finds any.
+    """
+    found = {number: machine.evaluated(guard.rows) for number, guard in enumerate(guards)}
     asked = [
-        exp.select(alias(bigint(number), "guard")).from_(renderer.query(guard.rows).limit(1).subquery("q"))
-        for number, guard in enumerate(guards)
+        exp.select(alias(bigint(number), "guard")).from_(
+            machine.renderer.query(guards[number].rows).limit(1).subquery("q")
+        )
+        for number, rows in found.items()
+        if rows is None
     ]
-    for (number,) in sorted(job.context.engine.rows(union_all(asked))):
-        found = job.context.engine.rows(renderer.query(guards[number].rows).limit(EXAMPLES))
-        yield guards[number], [tuple(row) for row in found]
+    others = {number for (number,) in job.context.engine.rows(union_all(asked))} if asked else set()
+    for number, rows in found.items():
+        if rows is not None and rows.num_rows:
+            yield guards[number], list(zip(*(column.to_pylist()[:EXAMPLES] for column in rows.columns), strict=True))
+        elif number in others:
+            examples = job.context.engine.rows(machine.renderer.query(guards[number].rows).limit(EXAMPLES))
+            yield guards[number], [tuple(row) for row in examples]
 
 
 class FromView(Incremental):
@@ -242,11 +281,12 @@ class FromView(Incremental):
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
         renderer = self.renderer(job, shown_at_start(job))
-        ran = run(program.steps, self.machine(job, renderer, program))
-        for guard, found in _finding(job, renderer, program.guards):
+        machine = self.machine(job, renderer, program)
+        ran = run(program.steps, machine)
+        for guard, found in _finding(job, machine, program.guards):
             reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {found[0]}."
             return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
-        return self.change(job, program, renderer, ran)
+        return self.change(job, program, machine, ran)
 
 
 def _autonomous(definition: Definition) -> Autonomous:

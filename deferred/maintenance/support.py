@@ -44,11 +44,13 @@ from deferred.log.delta_log import DeltaLog, is_delta, readable
 from deferred.maintenance.definition import Definition, rows_at
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
+from deferred.maintenance.rounds import SparkMachine
 from deferred.maintenance.settle import confirm
 from deferred.maintenance.view_tables import support_application, support_path
 from deferred.maintenance.working import propagation
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
+from deferred.spark.at_driver import appended_at_driver
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.dialect import delta_table
@@ -249,6 +251,21 @@ def moved(moves: Mapping[str, Upkeep], renderer: PropagateRenderer, expected: in
     }
 
 
+def moved_at_driver(moves: Mapping[str, Upkeep], machine: SparkMachine, batch: int) -> dict[str, exp.Table] | None:
+    """The same as `moved`, computed without Spark; None where one of them needs it."""
+    found = {}
+    assert isinstance(machine.renderer, PropagateRenderer)
+    for name, upkeep in moves.items():
+        if _is_due(machine.renderer, name):
+            continue
+        rows = machine.evaluated(upkeep.rows)
+        gone = None if upkeep.gone is None else machine.evaluated(upkeep.gone)
+        if rows is None or (upkeep.gone is not None and gone is None):
+            return None
+        found[_moved_rows(name)] = rows, gone
+    return {step: machine.hold(step, appended_at_driver(rows, gone, batch)) for step, (rows, gone) in found.items()}
+
+
 def advance(
     context: Context,
     view: ViewRecord,
@@ -311,7 +328,7 @@ def _append(
     if local is not None and context.engine.append_rows(path, local.rename_columns(list(names)), mark):
         confirm(path, "support", operation)
         return
-    new = insert_into(delta_table(path), names, select([exp.Star()], rows))
+    new = insert_into(delta_table(path), names, select([exp.Star()], temporaries.ready(rows)))
     _commit(context, view, name, operation, batch, new, False)
 
 

@@ -1,8 +1,8 @@
-"""Steps at the driver: plans that put rows together, compare and count them, over rows that have come to the driver.
+"""Steps at the driver: plans over rows that have come to the driver, computed without Spark.
 
-A query of Spark takes a few hundred milliseconds however few rows it has, and the rounds of a recursion are many. What
-is computed here never looks into a value: columns pass through, and rows are the same or not. Everything else, and
-every type in which SQL and Arrow might tell values apart differently, is left to Spark.
+A query of Spark takes a few hundred milliseconds however few rows it has, and a program has many steps. Here rows are
+put together, compared, counted and joined, and expressions computed as far as deferred.spark.values knows them.
+Everything else, and every type in which SQL and Arrow might tell values apart differently, is left to Spark.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT
+from deferred.algebra.bags import BATCH, COUNT, GONE
 from deferred.algebra.operators import (
     ANTI,
+    LEFT,
     SEMI,
+    Aggregate,
     Change,
     Distinct,
     Filter,
@@ -30,14 +32,19 @@ from deferred.algebra.operators import (
     UnionAll,
 )
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import Scalar, columns_of, conjuncts, is_column
+from deferred.algebra.scalar import conjuncts, is_column
+from deferred.spark.values import LeftToSpark, holding, is_known, totals, values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class LeftToSpark(Exception):
-    """A part of a plan is not for the driver."""
+Stores = Callable[[Stored, Mapping[str, str], "pa.Table | None"], "pa.Table | None"]
+"""Finds the current rows of a support table without Spark: those with some keys, or all; None where it cannot."""
+
+
+def asks_nothing(stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> None:
+    """What is found where no support table can be asked."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +56,33 @@ class Driver:
     looked_up: Callable[[Restrict], pa.Table | None]
     """The rows of a support table for few keys, by one query; None where they are too many for the driver."""
     types: Mapping[str, str]
+    stored: Stores = asks_nothing
     asks: bool = False
     """Whether a support table may be asked: everything else of the plan can be computed here."""
 
     def evaluated(self, plan: Plan) -> pa.Table | None:
         """The rows of a plan, under its columns; None where Spark must compute them."""
+        import pyarrow as pa
+
         try:
             return replace(self, asks=self._is_simple(plan)).rows(plan)
+        except (LeftToSpark, ValueError, OverflowError, pa.ArrowException):  # a value that Python or Arrow cannot hold
+            return None
+
+    def nothing_of(self, plan: Plan) -> pa.Table | None:
+        """No rows of a plan; None where the types of its columns are not known."""
+        try:
+            return self.nothing(plan)
         except LeftToSpark:
             return None
 
     def _is_simple(self, plan: Plan) -> bool:
-        """Whether nothing in a plan looks into a value, and all rows but those of support tables are here."""
+        """Whether every node and expression of a plan is known, and all rows but those of support tables are here."""
         if isinstance(plan, (Temporary, Change)):
             return self.held(plan) is not None
         if isinstance(plan, Restrict) and isinstance(plan.child, Stored):
             return self._is_simple(plan.keys.plan)
-        if isinstance(plan, Project) and not all(_is_simple_value(e) for _, e in plan.outputs):
+        if not all(map(is_known, plan.expressions)):
             return False
         return type(plan) in _RULES and type(plan) is not Join and all(map(self._is_simple, plan.children))
 
@@ -90,19 +107,23 @@ class Driver:
         rows = self.rows(plan.child)
         if not rows.num_rows:
             return self.nothing(plan)
-        return pa.table({name: _value(rows, expression) for name, expression in plan.outputs})
+        return pa.table({name: values(rows, expression) for name, expression in plan.outputs})
 
     def filter(self, plan: Filter) -> pa.Table:
-        """By the sign of the count."""
-        from pyarrow import compute
+        rows = self.rows(plan.child)
+        return holding(rows, plan.condition) if rows.num_rows else rows
 
-        rows, condition = self.rows(plan.child), plan.condition
-        if not rows.num_rows:
-            return rows
-        if not isinstance(condition, (exp.GT, exp.LT)) or not is_column(condition.this) or condition.this.name != COUNT:
+    def aggregate(self, plan: Aggregate) -> pa.Table:
+        """Of no rows there is no group; the types of a total over nothing may not be known here."""
+        rows = self.rows(plan.child)
+        if rows.num_rows:
+            return totals(rows, plan.keys, plan.outputs)
+        if not plan.keys:
             raise LeftToSpark
-        compare = compute.greater if isinstance(condition, exp.GT) else compute.less
-        return rows.filter(compare(rows.column(COUNT), _number(condition.expression)))
+        return self.nothing(plan)
+
+    def kept(self, plan: Stored) -> pa.Table:
+        return self._sound(self.stored(plan, {}, None) if self.asks else None)
 
     def union(self, plan: UnionAll) -> pa.Table:
         parts = [self.rows(side).rename_columns(list(plan.columns)) for side in plan.inputs]
@@ -127,31 +148,43 @@ class Driver:
         keys = self.rows(plan.keys.plan)
         if not keys.num_rows:
             return self.nothing(plan)
+        simple = all(is_column(value) for pair in plan.keys.on for value in pair)
         if isinstance(plan.child, Stored):
-            return self._sound(self.looked_up(plan) if self.asks else None)
+            if not self.asks:
+                raise LeftToSpark
+            on = {mine.name: theirs.name for mine, theirs in plan.keys.on} if simple else {}
+            found = self.stored(plan.child, on, keys) if on else None
+            return self._sound(self.looked_up(plan) if found is None else found)
         rows = self.rows(plan.child)
-        if not all(is_column(value) for pair in plan.keys.on for value in pair):
+        if not simple:
             raise LeftToSpark
         return _matching(rows, keys, [(mine.name, theirs.name) for mine, theirs in plan.keys.on], True)
 
-    def semi_or_anti(self, plan: OuterJoin) -> pa.Table:
-        if plan.kind not in (SEMI, ANTI):
+    def outer_join(self, plan: OuterJoin) -> pa.Table:
+        """By values that are the same; of the joins that add columns only the left one."""
+        if plan.kind not in (LEFT, SEMI, ANTI):
             raise LeftToSpark
         left = self.rows(plan.left)
         if not left.num_rows:
-            return left
+            return left if plan.kind != LEFT else self.nothing(plan)
         right = self.rows(plan.right)
+        if plan.kind == LEFT:
+            return _with_partners(left, right, self._pairs(plan))
         if not right.num_rows:
             return left if plan.kind == ANTI else left.slice(0, 0)
         if isinstance(plan.condition, exp.Boolean) and plan.condition.this:
             return left if plan.kind == SEMI else left.slice(0, 0)
+        return _matching(left, right, self._pairs(plan), plan.kind == SEMI)
+
+    def _pairs(self, plan: OuterJoin) -> list[tuple[str, str]]:
+        """The columns, (left, right), that a condition says to be the same."""
         pairs = []
         for part in conjuncts(plan.condition):
             if not isinstance(part, exp.NullSafeEQ) or not is_column(part.this) or not is_column(part.expression):
                 raise LeftToSpark
             names = part.this.name, part.expression.name
             pairs.append(names if names[0] in plan.left.columns else names[::-1])
-        return _matching(left, right, pairs, plan.kind == SEMI)
+        return pairs
 
     def join(self, plan: Join) -> pa.Table:
         """Only that it is empty, as one of its inputs is."""
@@ -177,7 +210,9 @@ _RULES: Mapping[type[Plan], Callable[[Driver, Any], Any]] = {
     Distinct: Driver.distinct,
     Net: Driver.net,
     Restrict: Driver.restrict,
-    OuterJoin: Driver.semi_or_anti,
+    OuterJoin: Driver.outer_join,
+    Aggregate: Driver.aggregate,
+    Stored: Driver.kept,
     Join: Driver.join,
 }
 
@@ -193,30 +228,21 @@ def joined(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([part.rename_columns(names).cast(schema) for part in parts])
 
 
-def _value(rows: pa.Table, expression: Scalar) -> Any:
-    """A column, or a count that is the same for all rows or the negative of a column."""
+def appended_at_driver(rows: pa.Table, gone: pa.Table | None, batch: int) -> pa.Table:
+    """What a batch appends to a table that keeps the rows of all batches: new rows, and keys that it takes away."""
     import pyarrow as pa
-    from pyarrow import compute
 
-    if is_column(expression):
-        return rows.column(expression.name)
-    if isinstance(expression, exp.Neg) and is_column(expression.this) and expression.this.name == COUNT:
-        return compute.negate(rows.column(COUNT))
-    return pa.repeat(pa.scalar(_number(expression), pa.int64()), rows.num_rows)
-
-
-def _is_simple_value(expression: Scalar) -> bool:
-    return is_column(expression) or not columns_of(expression) or isinstance(expression, exp.Neg)
-
-
-def _number(expression: Scalar) -> int:
-    """The value of CAST(… AS BIGINT) of a number."""
-    inner = expression.this if isinstance(expression, exp.Cast) and expression.to.is_type("BIGINT") else None
-    negative = isinstance(inner, exp.Neg)
-    literal = inner.this if isinstance(inner, exp.Neg) else inner
-    if not isinstance(literal, exp.Literal) or literal.is_string or not literal.this.isdigit():
-        raise LeftToSpark
-    return -int(literal.this) if negative else int(literal.this)
+    tagged = []
+    for part, is_gone in ((rows, False), (gone, True)):
+        if part is None or (is_gone and not part.num_rows):
+            continue
+        columns = {
+            name: part.column(name) if name in part.column_names else pa.nulls(part.num_rows)
+            for name in rows.column_names
+        }
+        columns[BATCH] = pa.repeat(pa.scalar(batch, pa.int64()), part.num_rows)
+        tagged.append(pa.table({**columns, GONE: pa.repeat(pa.scalar(is_gone), part.num_rows)}))
+    return joined(tagged)
 
 
 def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]], wanted: bool) -> pa.Table:
@@ -231,6 +257,26 @@ def _matching(rows: pa.Table, others: pa.Table, pairs: Sequence[tuple[str, str]]
     return rows.filter(pa.array(found, pa.bool_()))
 
 
+def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, str]]) -> pa.Table:
+    """Every row with each row of another table that has the same values, or with NULLs if none has."""
+    import pyarrow as pa
+
+    for mine, theirs in pairs if right.num_rows else ():
+        if left.schema.field(mine).type != right.schema.field(theirs).type:
+            raise LeftToSpark
+    partners: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(_tuples(right, [theirs for _, theirs in pairs])):
+        partners.setdefault(key, []).append(row)
+    found = [
+        (row, partner)
+        for row, key in enumerate(_tuples(left, [mine for mine, _ in pairs]))
+        for partner in partners.get(key, [None])
+    ]
+    of_left, of_right = (pa.array(numbers, pa.int64()) for numbers in zip(*found, strict=True))
+    columns = {name: left.column(name).take(of_left) for name in left.column_names}
+    return pa.table({**columns, **{name: right.column(name).take(of_right) for name in right.column_names}})
+
+
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
     return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
@@ -239,5 +285,12 @@ def _is_told_apart(type_: pa.DataType) -> bool:
     """Whether two values of a type are the same in Arrow and in Python exactly if they are in SQL."""
     import pyarrow as pa
 
-    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_binary, pa.types.is_date)
+    kinds = (
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+    )
     return any(kind(type_) for kind in (*kinds, pa.types.is_decimal, pa.types.is_null))

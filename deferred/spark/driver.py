@@ -36,6 +36,22 @@ PROPERTIES = frozenset({"delta.enableDeletionVectors"})
 REWRITTEN_BYTES = 64 * 2**20
 """Rows of larger tables are replaced by Spark, which works on all cores of a cluster."""
 
+_EXACT_TYPES = {
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "float": "float32",
+    "double": "float64",
+    "string": "string",
+    "boolean": "bool",
+    "binary": "binary",
+    "date": "date32",
+    "timestamp": "timestamp[us]",
+    "timestamp_ntz": "timestamp[us]",
+}
+"""The types of Spark beside decimals whose values Arrow holds exactly, and how Arrow calls its own."""
+
 HELD_ROWS = 100_000
 """Replaced rows come to the driver, up to this many."""
 
@@ -186,20 +202,23 @@ def exact_type(type_: str) -> Any:
     if type_.startswith("decimal("):
         precision, scale = map(int, type_.removeprefix("decimal(").rstrip(")").split(","))
         return pa.decimal128(precision, scale)
-    return {
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "boolean": pa.bool_(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }.get(type_)
+    if type_ == "timestamp":
+        return pa.timestamp("us", "UTC")
+    name = _EXACT_TYPES.get(type_)
+    return None if name is None else pa.type_for_alias(name)
+
+
+def spelled(type_: pa.DataType) -> str:
+    """The type of Spark whose values an Arrow type holds exactly.
+
+    >>> spelled(exact_type("decimal(12,2)")), spelled(exact_type("bigint"))
+    ('decimal(12,2)', 'bigint')
+    """
+    import pyarrow as pa
+
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return "void" if pa.types.is_null(type_) else next(name for name in _EXACT_TYPES if exact_type(name) == type_)
 
 
 def counted(rows: pa.Table, names: Sequence[str], count: str | None = None) -> Counter[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -219,9 +219,9 @@ class Engine:
 
     @contextmanager
     def temporaries(self, settings: Mapping[str, str] | None = None) -> Iterator[Temporaries]:
-        """Temporary results of one operation, dropped when it ends."""
-        with self.operation(settings) as spark:
-            temporaries = Temporaries(spark)
+        """Temporary results of one operation, dropped when it ends; its session begins when one needs Spark."""
+        with ExitStack() as stack:
+            temporaries = Temporaries(lambda: stack.enter_context(self.operation(settings)))
             try:
                 yield temporaries
             finally:

@@ -10,9 +10,9 @@ it, and planning time would double with every step that reads another.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -73,12 +73,17 @@ class Result:
 class Temporaries:
     """Results that later statements of one operation read under their names, dropped when it ends."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
         self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
         self._results: dict[str, Result] = {}
         self._unread: set[str] = set()
         self._larger_than_expected = False
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """The operation's session, taken when Spark is first needed: rows at the driver may be all there is."""
+        return self._session()
 
     def compute(self, step: str, query: Statement, expected: int = UNKNOWN) -> exp.Table:
         """Computes a query and returns the table to read its rows from, in any statement."""
@@ -239,7 +244,7 @@ class Temporaries:
                 spark.catalog.dropGlobalTempView(result.name)
 
     def drop(self) -> None:
-        for name in self._results:
+        for name in self._results.keys() - self._unread:
             # Spark frees the rows when nothing refers to them. The session may have been stopped in the meantime.
             try:
                 self._spark.catalog.dropTempView(name)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, bigint
+from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
-from deferred.algebra.operators import Change, Filter, Project, Restrict, Temporary
+from deferred.algebra.operators import LEFT, Change, Filter, OuterJoin, Project, Restrict, Temporary
 from deferred.algebra.paper.evaluate import Bag, Table, evaluate
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop, run
@@ -105,19 +105,29 @@ def driver(rows: pa.Table) -> Driver:
 
 
 LEFT_TO_SPARK = {
-    "an expression": Project(ROWS, (("b", exp.Add(this=column("a"), expression=exp.Literal.number(1))),)),
-    "a number of another type": Project(ROWS, (("b", exp.Literal.number(1)),)),
-    "a condition on a value": Filter(ROWS, exp.GT(this=column("a"), expression=bigint(0))),
+    "an expression": Project(ROWS, (("b", exp.Div(this=column("a"), expression=exp.Literal.number(2))),)),
+    "a condition": Filter(ROWS, exp.Like(this=column("a"), expression=exp.Literal.string("1"))),
 }
 
 
 @pytest.mark.parametrize("name", LEFT_TO_SPARK)
-def test_what_looks_into_values_is_left_to_spark(name: str) -> None:
+def test_what_is_not_known_is_left_to_spark(name: str) -> None:
     rows = pa.table({"a": [1], COUNT: [1]})
     assert driver(rows).evaluated(LEFT_TO_SPARK[name]) is None
     none = driver(rows.slice(0, 0)).evaluated(LEFT_TO_SPARK[name])
     assert none is not None
     assert none.num_rows == 0
+
+
+def test_a_left_join() -> None:
+    left, right = Temporary("left", ("a", COUNT)), Temporary("right", ("b", "c"))
+    held = {
+        "left": pa.table({"a": [1, 2, None], COUNT: [1, 1, -1]}),
+        "right": pa.table({"b": [1, None, 1], "c": ["x", "y", "z"]}),
+    }
+    plan = OuterJoin(left, right, LEFT, exp.NullSafeEQ(this=column("a"), expression=column("b")))
+    found = Driver(lambda leaf: held[leaf.name], lambda _: None, TYPES).evaluated(plan)
+    assert bag_of(found) == Counter([(1, 1, 1, "x"), (1, 1, 1, "z"), (2, 1, None, None), (None, -1, None, "y")])
 
 
 def test_values_that_sql_equates_otherwise_are_left_to_spark() -> None:

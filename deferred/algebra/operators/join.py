@@ -68,7 +68,7 @@ class Join(Nary):
         return self.condition is None and all(plan.one_row for plan in self.inputs)
 
     def origin(self, name: str) -> Origin | None:
-        return None
+        return next(plan for plan in self.inputs if name in plan.columns).origin(name)
 
     def pulled_up(self) -> tuple[Plan, list[Scalar]]:
         mine, parts = _split(conjuncts(self.condition), set(self.columns))

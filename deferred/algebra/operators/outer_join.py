@@ -63,7 +63,8 @@ class OuterJoin(Binary):
         return None
 
     def origin(self, name: str) -> Origin | None:
-        return None
+        """Of a full join the columns of either side may be NULL where its rows have no NULL."""
+        return self.left.origin(name) if self.kind != FULL and name in self.left.columns else None
 
     def pulled_up(self) -> tuple[Plan, list[Scalar]]:
         return self, []
