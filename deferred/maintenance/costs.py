@@ -171,6 +171,9 @@ def keeping(now: Situation) -> Cost:
                 held = _kept_rows(now, node.name, kept[node.name][0])
                 width = _width([(c, definition.column_types.get(c, "bigint")) for c in node.columns])
                 rows, size = rows + held, size + held * width
+            elif isinstance(node, Temporary) and node.name.startswith("shared "):
+                held = max((now.tables[table.portion.table].rows for table in definition.shared.values()), default=0)
+                rows += held
             elif isinstance(node, Temporary) and node.name == VIEW:
                 held = DeltaLog(mv_path(now.view.location)).row_count() or 0
                 rows, size = rows + held, size + held * _width(now.view.columns)

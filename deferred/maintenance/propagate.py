@@ -19,7 +19,7 @@ from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
+from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
@@ -99,9 +99,12 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 return
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
-            choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
+            shared.catch_up(context, definition, since)
+            kept = shared.held_at(context, definition, since)
+            has_support = supports.states is not None and kept is not None
+            choice = choose(context, view, definition, logs, full, has_support=has_support)
             states, batch = supports.states or {}, supports.next_batch
-            job = Job(context, view, definition, cut, logs, states, temporaries, batch)
+            job = Job(context, view, definition, cut, logs, states, temporaries, batch, shared=kept or {})
             choice = reconsidered(job, choice)
             work.costs = choice.costs
             try:
@@ -117,6 +120,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
+            shared.bring_along(context, definition, cut)
             _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
 

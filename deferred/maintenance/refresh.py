@@ -15,7 +15,7 @@ from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.log.tracking import trusted_again
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
+from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import base_tables, synced_tables
 from deferred.maintenance.making import mend
 from deferred.maintenance.operation import Operation, Work, combined, recorded, result
@@ -147,6 +147,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
             with work.phase("compute"), at_cut(context, definition, cut) as definition:
                 batch = view.propagated_batch + 1
+                shared.bring_along(context, definition, cut)
                 support.refill(context, view, definition, cut, work.id, batch)
                 mv = mv_path(view.location)
                 names = [name for name, _ in view.columns]

@@ -17,6 +17,7 @@ from deferred.log.context import Context
 from deferred.log.sources import Source, source_of
 from deferred.log.storage import Storage
 from deferred.log.undo import explained, stuck
+from deferred.maintenance import shared
 from deferred.maintenance.base_logs import synced_tables
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.settle import settled
@@ -218,6 +219,7 @@ def gc(context: Context, retain: timedelta) -> dict[str, int]:
     for kind, keep in (
         ("transactions", pending),
         ("views", {os.path.basename(v.location) for v in catalog.views()}),
+        (shared.FOLDER, shared.in_use(catalog.views())),
         ("copies", {os.path.basename(os.path.dirname(t.location)) for t in catalog.tables()}),
         ("logs", {os.path.basename(t.log_location) for t in catalog.tables() if t.log_location}),
     ):

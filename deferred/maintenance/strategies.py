@@ -17,6 +17,7 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed, union_all
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Project
+from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
@@ -67,6 +68,8 @@ class Job:
     """The number of the differential batch that the change becomes; None where it becomes none."""
     shown: exp.Query | None = None
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
+    shared: Mapping[str, exp.Query] = field(default_factory=dict)
+    """Shared auxiliary tables at s_i, by the names under which the plan reads them."""
 
 
 @dataclass(frozen=True)
@@ -135,11 +138,11 @@ class Incremental(Strategy):
         machine = self.machine(job, renderer, program)
         return self.change(job, program, machine, run(program.steps, machine))
 
-    def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
-        """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
+    def renderer(self, job: Job, at_hand: Mapping[str, exp.Query] | None = None) -> PropagateRenderer:
+        """What renders the steps of a run, and remembers where their results are; `at_hand` are rows at s_i."""
         definition, view = job.definition, job.view
         versions = {name: state.version for name, state in job.supports.items()}
-        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, shown)
+        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, at_hand or {})
         small = job.logs.total <= BROADCAST_ROWS
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
@@ -221,7 +224,7 @@ class SelfMaintained(Incremental):
     def run(self, job: Job) -> Change:
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
-        renderer = self.renderer(job, shown_at_start(job))
+        renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
         for guard, found in _finding(job, machine, program.guards):
@@ -280,7 +283,7 @@ class FromView(Incremental):
         """The view's answer; if a row turns out to be new to the view after all, that of the base tables."""
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
-        renderer = self.renderer(job, shown_at_start(job))
+        renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
         for guard, found in _finding(job, machine, program.guards):

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from deferred.algebra.operators import Aggregate
+from deferred.algebra.operators.in_view import shared_rows
+from deferred.algebra.operators.project import signed
 from deferred.algebra.operators.promised_join import PromisedJoin
+from deferred.algebra.plan import Plan
 from deferred.algebra.program import EXPOSED, NEW, Guard
 from deferred.algebra.relevance import Dialect, relevance_of
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
+from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
 from deferred.errors import DeferredError
 from tests.fuzz.case import Row
 from tests.fuzz.check import Failure, Refused, Skipped
@@ -205,7 +209,13 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
         raise Skipped(str(error)) from None
     except DeferredError as error:
         raise Refused(str(error)) from None
+    shared = _shared(random, bound.plan, tables) if random.random() < 0.4 else {}
+    if shared:
+        places = {name: Shared(name, portion) for name, portion in shared.items()}
+        types = {f"{PREFIX}{c}": t for name in NAMES for c, t in tables.schemas[name]}
+        bound = replace(bound, plan=over_shared(bound.plan, places), types={**bound.types, **types})
     seen.views += 1
+    seen.kinds["shared"] += bool(shared)
     seen.kinds.update({type(node).__name__ for node in bound.plan.walk()})
     joins = [node for node in bound.plan.walk() if isinstance(node, PromisedJoin)]
     seen.kinds["aggregated first"] += any(isinstance(part, Aggregate) for join in joins for part in join.inputs)
@@ -215,6 +225,8 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
     logs_of_all = random.random() < 0.8  # one program for all steps, which is written once
     for _ in range(steps if logs_of_all else 1):
         db.show(bound)
+        for name, portion in shared.items():
+            db.put(shared_rows(name, ()).name, signed(portion.plan))
         new = tables.changed(random, state)
         changed = [name for name in NAMES if logs_of_all or Counter(new[name]) != Counter(state[name])]
         for name in changed:
@@ -240,6 +252,17 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
                 _expect("support", kept, right, f"{name}: {where}")
         seen.steps += 1
         shown = fresh
+
+
+def _shared(random: Random, plan: Plan, tables: Tables) -> dict[str, Portion]:
+    """Tables that contain auxiliary tables of a plan: with more columns, and with fewer conditions."""
+    found = {}
+    for name, portion in portions(plan).items():
+        names = tuple(c for c, _ in tables.schemas[portion.table])
+        texts = frozenset(text for text in portion.conditions if random.random() < 0.5)
+        wide = portion.like(names, texts)
+        found[name] = wide if random.random() < 0.7 and wide.contains(portion) else portion
+    return found
 
 
 def check_from_view(seed: int, seen: Seen) -> None:

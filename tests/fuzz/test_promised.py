@@ -24,7 +24,7 @@ def test_views_equal_their_recomputation_without_base_tables(first: int) -> None
     assert seen.views == PART
     assert seen.exposed < seen.steps / 5
     # Auxiliary tables that are aggregated first are rarer than one view in a hundred.
-    for kind in ("PromisedJoin", "Referring", "Seen", "Aggregate", "OuterJoin", "Distinct"):
+    for kind in ("PromisedJoin", "Referring", "Seen", "shared", "Aggregate", "OuterJoin", "Distinct"):
         assert seen.kinds[kind], f"no view has a {kind}"
 
 

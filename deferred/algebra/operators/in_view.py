@@ -1,7 +1,8 @@
-"""E whose rows are all in the view: both states are read there, and nothing is kept beside it."""
+"""E whose rows are at hand elsewhere, in the view or in a shared table: both states are read there."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT
+from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
@@ -35,13 +37,21 @@ def view_rows(columns: Sequence[str]) -> Temporary:
     return Temporary(VIEW, (*columns, COUNT))
 
 
-@dataclass(frozen=True)
-class InView(Stateful):
-    """Each row of the node is in one row of the view: `shown` says in which columns. `view` are all its columns."""
+def shared_rows(support: str, columns: Sequence[str]) -> Temporary:
+    """The rows of a shared auxiliary table at s_i: a signed bag, not netted."""
+    return Temporary(f"shared {support}", (*columns, COUNT))
 
-    name: ClassVar[str] = "in the view"
-    view: tuple[str, ...]
+
+@dataclass(frozen=True)
+class AtHand(Stateful):
+    """The node's rows are among others that are at hand; `shown` pairs its columns with theirs."""
+
     shown: tuple[tuple[str, str], ...]
+
+    @property
+    @abstractmethod
+    def held(self) -> Plan:
+        """The rows that are at hand, at s_i: a signed bag, not netted."""
 
     def past(self, node: Seen, keys: Keys | None) -> Plan:
         return Repeat(Net(self._rows(keys), node.bitwise))
@@ -58,7 +68,7 @@ class InView(Stateful):
         return False
 
     def _rows(self, keys: Keys | None) -> Plan:
-        rows: Plan = view_rows(self.view)
+        rows = self.held
         found = None if keys is None else keys.renamed(dict(self.shown))
         if found is not None:
             rows = Restrict(rows, found)
@@ -66,15 +76,43 @@ class InView(Stateful):
         return Project(rows, (*outputs, (COUNT, column(COUNT))))
 
 
+@dataclass(frozen=True)
+class InView(AtHand):
+    """Each row of the node is in one row of the view, of which `view` are all columns."""
+
+    name: ClassVar[str] = "in the view"
+    view: tuple[str, ...]
+
+    @property
+    def held(self) -> Plan:
+        return view_rows(self.view)
+
+
+@dataclass(frozen=True)
+class InShared(AtHand):
+    """The node is Π(σ(T)) of an auxiliary table T that several views share: `columns` are T's, `condition` is σ's."""
+
+    name: ClassVar[str] = "shared auxiliary table"
+    support: str
+    folder: str
+    columns: tuple[str, ...]
+    condition: Scalar | None
+
+    @property
+    def held(self) -> Plan:
+        rows = shared_rows(self.support, self.columns)
+        return rows if self.condition is None else Filter(rows, self.condition)
+
+
 @dataclass(frozen=True, eq=False)
 class Seen(Barrier, Unary):
-    """E, of which every row is in exactly one row of the view, so that the view is its auxiliary table.
+    """E, of which both states are at hand: every row is in exactly one row of the view, or E is part of a shared table.
 
-    Such an E refers, directly or through others, to all other tables of the view: each of its rows that is in the view
-    is there once. `bitwise` has the types of the columns in which SQL equates different values.
+    An E that is in the view refers, directly or through others, to all other tables of the view: each of its rows that
+    is in the view is there once. `bitwise` has the types of the columns in which SQL equates different values.
     """
 
-    seen: InView
+    seen: AtHand
     bitwise: Mapping[str, str]
 
     row_by_row = False
@@ -100,9 +138,9 @@ class Seen(Barrier, Unary):
         return self.with_children(children)
 
     def delta(self, d: Differentiator) -> Plan | None:
-        """Δ(E): what the view shows of E changes with the view."""
+        """Δ(E), netted: what is at hand changes with the view, or by itself."""
         change = d.delta(self.child)
-        return None if change is None else d.shared(change)
+        return None if change is None else d.shared(Net(change, self.bitwise))
 
     def restricted(self, keys: Keys) -> Plan:
         return Restrict(self, keys)
@@ -115,7 +153,8 @@ class Seen(Barrier, Unary):
         return self
 
     def reads(self, labels: Labels) -> str:
-        return f"the changed rows, and the view's own rows ({labels.columns(theirs for _, theirs in self.seen.shown)})"
+        where = "the view's own rows" if isinstance(self.seen, InView) else "rows of a shared auxiliary table"
+        return f"the changed rows, and {where} ({labels.columns(mine for mine, _ in self.seen.shown)})"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("rows of the view itself")

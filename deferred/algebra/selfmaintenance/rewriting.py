@@ -19,7 +19,7 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators import Aggregate, Filter, Join, Kept, Scan
-from deferred.algebra.operators.in_view import InView, Seen
+from deferred.algebra.operators.in_view import InShared, InView, Seen
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
@@ -194,7 +194,7 @@ class _Rewriting:
             shown = self.shown.columns(plan.columns)
             if shown is not None:
                 bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
-                return Seen(plan, InView(self.root.columns, shown), bitwise)
+                return Seen(plan, InView(shown, self.root.columns), bitwise)
         key = [theirs for edge in graph.links if edge.end == i for _, theirs in edge.on]
         return self.tables.auxiliary(plan, self.order(plan, key))
 
@@ -279,6 +279,9 @@ def described(plan: Plan) -> list[str]:
         strategy = node.strategy
         if isinstance(strategy, Auxiliary):
             lines.append(f"{scan_below(node).table}: kept in {strategy.support} as {labels.text(node)}")
+        elif isinstance(strategy, InShared):
+            table = scan_below(node).table
+            lines.append(f"{table}: kept in {strategy.folder}, which views share, as {labels.text(node)}")
         elif isinstance(strategy, InView):
             lines.append(f"{scan_below(node).table}: not kept; it refers to all others, and the view shows its rows")
         elif isinstance(node, PromisedJoin):
