@@ -317,7 +317,7 @@ class PromiseBrokenError(DeferredError):
         "A view with maintain = 'self' keeps only the rows that keys and references let a change meet. With others its "
         "rows would be wrong, so the view stays as it is, marked broken."
     )
-    remedy = "Mend the rows that the message names, then `deferred rebuild VIEW`; `deferred verify` checks them all."
+    remedy = "Correct the rows that the message names, then `deferred rebuild VIEW`; `deferred verify` checks them all."
 
 
 class LeaseHeldError(DeferredError):

@@ -47,7 +47,7 @@ class ViewOptions:
         for name, value in self.to_dict().items():
             check_option(name, value)
         if self.refresh_on_read and self.target_lag is None:
-            raise InvalidInputError("refresh_on_read needs a target_lag: how old may rows be that are read?")
+            raise InvalidInputError("refresh_on_read needs a target_lag: how old a view may be that is read as it is.")
         if self.maintain == "self" and self.refresh_policy == "full":
             raise InvalidInputError(
                 "maintain = 'self' reads no base table, refresh_policy = 'full' reads all of them; choose one."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,16 @@ OWNERS = {
 EXCEPTIONS = {
     ("__init__.py", "deferred.maintenance.warehouse"): "the public name Warehouse, loaded on first use",
     ("maintenance/warehouse.py", "pyspark.sql"): "the types of public methods",
+    ("maintenance/engines.py", "pyspark.sql"): "the type of a session that is given",
     ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
     ("maintenance/fresh.py", "pyspark.sql"): "the types of what it returns",
     ("terminal.py", "pyspark.sql"): "the type of what is printed",
     ("demo/many.py", "pyspark.sql"): "the type of its rows",
 }
 """Imports that go another way, each with its reason."""
+
+MAPPED = ("algebra", "sql", "spark", "log", "maintenance")
+"""The rooms of which docs/ARCHITECTURE.md names every module."""
 
 LONGEST = 600
 """Lines of a file."""
@@ -110,6 +115,28 @@ def test_imports_point_one_way(file: Path) -> None:
 def test_every_room_has_its_place() -> None:
     """A new folder or module must be placed in the order before anything imports it."""
     assert {room_of(file) for file in FILES} <= {*ROOMS, *FOUNDATION, "__init__"}
+
+
+def named_in_the_map(room: str) -> Iterator[str]:
+    """The modules and folders that the map of docs/ARCHITECTURE.md names in a room: those with which its lines begin."""
+    text = (PACKAGE.parent / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    lines = re.split(rf"^  {room}/.*$", text, flags=re.MULTILINE)[1].splitlines()[1:]
+    for line in takewhile(lambda line: line.startswith(" " * 4), lines):
+        if not line.startswith(" " * 5):
+            first, *others = (name.rstrip("/") for name in line.split())
+            yield first
+            yield from takewhile(modules(room).__contains__, others)
+
+
+def modules(room: str) -> set[str]:
+    """The modules of a room, and its folders."""
+    files = (file.relative_to(PACKAGE / room).parts[0] for file in (PACKAGE / room).rglob("*.py"))
+    return {name.removesuffix(".py") for name in files} - {"__init__"}
+
+
+@pytest.mark.parametrize("room", MAPPED)
+def test_the_map_names_what_is_there(room: str) -> None:
+    assert set(named_in_the_map(room)) == modules(room)
 
 
 def test_the_exceptions_are_needed() -> None:

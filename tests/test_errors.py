@@ -31,7 +31,7 @@ ELSEWHERE = {
 
 
 def test_the_page_is_current() -> None:
-    """Made anew, with every example run; `make errors` writes it."""
+    """Made again, with every example run; `make errors` writes it."""
     made = errors_doc.page()
     assert errors_doc.PAGE.read_text(encoding="utf-8") == made
     for error, example in errors_doc.EXAMPLES.items():

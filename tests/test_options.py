@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from deferred.cli.views import create
 from deferred.errors import ConfigurationError, InvalidInputError
 from deferred.maintenance.warehouse import Warehouse
-from deferred.options import ViewOptions
+from deferred.options import OPTION_NAMES, ViewOptions
 from deferred.sql.viewfile import parse_view
 
 
@@ -53,6 +54,11 @@ def test_a_refresh_on_read_needs_to_know_when() -> None:
 def test_the_warehouse_has_the_same_options_and_defaults() -> None:
     parameters = list(inspect.signature(Warehouse.create_view).parameters.values())[3:]
     assert {parameter.name: parameter.default for parameter in parameters} == ViewOptions().to_dict()
+
+
+def test_the_command_line_has_the_same_options() -> None:
+    parameters = list(inspect.signature(create).parameters)
+    assert [name for name in parameters if name in OPTION_NAMES] == list(OPTION_NAMES)
 
 
 def test_replacing_keeps_the_others() -> None:

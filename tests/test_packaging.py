@@ -38,7 +38,7 @@ def test_setup_lists_every_package() -> None:
     ("lock", "extras"), [("demo", []), ("airflow", ["airflow", "postgres"]), ("test", ["airflow", "postgres", "dev"])]
 )
 def test_the_locked_requirements_are_those_of_setup(lock: str, extras: list[str]) -> None:
-    """And each has a hash; after a change of setup.cfg, `make lock` writes them anew."""
+    """And each has a hash; after a change of setup.cfg, `make lock` writes them again."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     text = (ROOT / "requirements" / f"{lock}.txt").read_text()

@@ -40,7 +40,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Example:
-    """Commands of which the last fails; before them, files that are written and tables that are made anew."""
+    """Commands of which the last fails; before them, files that are written and tables that are made again."""
 
     commands: tuple[tuple[str, ...], ...]
     files: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Example:
 
     def introduction(self) -> str:
         said = [f"`{text.strip()}` in {name}" for name, text in self.files.items()]
-        said += [f"after the table {name} was deleted and written anew" for name in self.recreated]
+        said += [f"after the table {name} was deleted and written again" for name in self.recreated]
         said += [f"while the folder of the table {name} cannot be found" for name in self.removed]
         return f"For example, {' and '.join(said)}:" if said else "For example:"
 

@@ -44,29 +44,19 @@ class JoinTree:
         return frozenset(self.nodes[node]).union(*(self.below(c, node) for c in self.children(node, parent)))
 
 
-def is_tree(schemas: Iterable[Iterable[int]]) -> bool:
-    """Whether the two steps leave one empty schema.
+def join_tree(schemas: Sequence[Iterable[int]]) -> JoinTree:
+    """A qual tree of the tables, with templates where the join is cyclic.
 
     Figure 2.1 of the paper, with A to M as numbers: a tree, and a triangle.
 
     >>> A, B, C, D, E, F, L, M = range(8)
-    >>> is_tree([{A, B}, {C, L}, {E, M}, {C, E}, {B, F}, {B, D, F}, {B, D}, {B, C}])
-    True
-    >>> is_tree([{A, B}, {B, C}, {C, A}])
-    False
-    """
-    left = {i: frozenset(schema) for i, schema in enumerate(schemas)}
-    _reduce(left)
-    return len(left) <= 1
-
-
-def join_tree(schemas: Sequence[Iterable[int]]) -> JoinTree:
-    """A qual tree of the tables, with templates where the join is cyclic.
+    >>> join_tree([{A, B}, {C, L}, {E, M}, {C, E}, {B, F}, {B, D, F}, {B, D}, {B, C}]).templates
+    ()
+    >>> join_tree([{A, B}, {B, C}, {C, A}]).templates
+    ((0, 1),)
 
     >>> join_tree([{0}, {0, 1}, {1}]).neighbours
     {0: (1,), 1: (0, 2), 2: (1,)}
-    >>> join_tree([{0, 1}, {1, 2}, {2, 0}]).templates
-    ((0, 1),)
 
     Four tables in a circle make two templates of two tables, which share two attributes.
 

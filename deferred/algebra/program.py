@@ -24,6 +24,10 @@ class Step:
     plan: Plan
     when: str | None = None
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (self.plan,)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -58,6 +62,11 @@ class Loop:
     next: Plan
     bound: Bound | None = None
     gone_from: str | None = None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What it computes: its first rows, then the steps and the rows of a round."""
+        return (self.first, *(plan for step in self.steps for plan in step.plans), self.next)
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,13 @@ class Program:
     supports: Mapping[str, Upkeep] = field(default_factory=dict)
     recursions: tuple[Rederivation, ...] = ()
     guards: tuple[Guard, ...] = ()
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans that are computed when it runs, those of a round once."""
+        moved = [plan for upkeep in self.supports.values() for plan in (upkeep.rows, upkeep.gone)]
+        asked = [*(guard.rows for guard in self.guards), self.result, *moved]
+        return (*(plan for step in self.steps for plan in step.plans), *(plan for plan in asked if plan is not None))
 
 
 class Machine(Protocol):

@@ -12,7 +12,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from deferred.algebra.blocks import block_of
 from deferred.algebra.operators import Aggregate, Filter, Join, OuterJoin, Project, Reference, Scan, UnionAll
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.operators.temporary import Stored, Temporary
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, conjuncts, rewrite, substitute
@@ -55,7 +57,7 @@ class Sharing:
                 way for old, kept in olds.values() if (way := strategy.carried_over(node, old, kept, self)) is not None
             ]
             if ways:
-                best = min(ways, key=lambda way: sum(isinstance(n, Scan) for n in way.walk()))
+                best = min(ways, key=lambda way: len(scans_of(way)))
                 found[name] = Shared(best, node)
         return found
 
@@ -228,33 +230,6 @@ def over_shared(plan: Plan, shared: Mapping[str, Shared]) -> Plan:
 
 VIEW = "old view"
 """The name of the result that has the rows of the view under its old definition, under the columns of its plan."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Π[outputs](σ[conditions](inputs₁ × … × inputsₙ))."""
-
-    inputs: tuple[Plan, ...]
-    conditions: tuple[Scalar, ...]
-    outputs: Mapping[str, Scalar]
-
-
-def block_of(plan: Plan) -> Block:
-    """The projections, filters and joins at the top of a plan as one."""
-    if isinstance(plan, Project):
-        below = block_of(plan.child)
-        return Block(below.inputs, below.conditions, {c: substitute(e, below.outputs) for c, e in plan.outputs})
-    if isinstance(plan, Filter):
-        below = block_of(plan.child)
-        more = tuple(substitute(part, below.outputs) for part in conjuncts(plan.condition))
-        return Block(below.inputs, (*below.conditions, *more), below.outputs)
-    if isinstance(plan, Join):
-        blocks = [block_of(side) for side in plan.inputs]
-        outputs = {c: e for each in blocks for c, e in each.outputs.items()}
-        more = tuple(substitute(part, outputs) for part in conjuncts(plan.condition))
-        inputs = tuple(side for each in blocks for side in each.inputs)
-        return Block(inputs, (*(part for each in blocks for part in each.conditions), *more), outputs)
-    return Block((plan,), (), {c: column(c) for c in plan.columns})
 
 
 def over_view(sharing: Sharing, new: Plan) -> Plan | None:

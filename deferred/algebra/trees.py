@@ -27,6 +27,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from deferred.algebra.blocks import Block, distinct_block_of
 from deferred.algebra.hypergraph import JoinTree, join_tree
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.filter import Filter
@@ -54,7 +55,7 @@ class Columns(Protocol):
     """What must be known about columns, and new ones."""
 
     def can_be_kept(self, names: Iterable[str]) -> bool:
-        """Whether rows of these columns can be told apart in a support table."""
+        """Whether rows of these columns can be looked up exactly in a support table."""
         ...
 
     def compared_exactly(self, left: Scalar, right: Scalar) -> bool:
@@ -90,9 +91,9 @@ class _Trees:
         if isinstance(node, Recursion):
             return node
         if isinstance(node, Distinct):
-            flat = flattened(node.child)
-            if len(flat.inputs) > 1:
-                found = self._tree(node, flat)
+            block = distinct_block_of(node.child)
+            if len(block.inputs) > 1:
+                found = self._tree(node, block)
                 if found is not None:
                     return found
         if isinstance(node, OuterJoin) and node.kind in (SEMI, ANTI):
@@ -101,18 +102,18 @@ class _Trees:
 
     # ---- ε over joins
 
-    def _tree(self, node: Distinct, flat: Flat) -> Plan | None:
-        join = _TreeJoin.of(flat, [column(c) for c in node.columns], self.columns)
+    def _tree(self, node: Distinct, block: Block) -> Plan | None:
+        join = _TreeJoin.of(block, [column(c) for c in node.columns], self.columns)
         sets = [*join.kept_columns, node.columns]
         if not all(map(self.columns.can_be_kept, sets)):
             self.notes.append(
-                f"No tree is kept for the join of {listed_tables(node)}: of a key or a result SQL equates different "
-                "values, or none can be compared."
+                f"No tree is kept for the join of {listed_tables(node)}: a key or a result has a type in which "
+                "different values are equal, or which SQL does not compare."
             )
             return None
         self.notes.append(join.description)
-        inputs = [self.visit(plan) for plan in flat.inputs]
-        outputs = tuple((c, flat.values[c]) for c in node.columns)
+        inputs = [self.visit(plan) for plan in block.inputs]
+        outputs = tuple((c, block.outputs[c]) for c in node.columns)
         return Distinct(Project(join.plan(inputs), outputs))
 
     # ---- EXISTS, IN and their negations
@@ -152,59 +153,6 @@ class _Trees:
 
 
 @dataclass(frozen=True)
-class Flat:
-    """A plan below an ε as one join: σ of all `parts` over the product of the inputs; `values` are its columns."""
-
-    inputs: tuple[Plan, ...]
-    parts: tuple[Scalar, ...]
-    values: Mapping[str, Scalar]
-
-
-def flattened(plan: Plan) -> Flat:
-    """The joins, projections, conditions, semi-joins and further ε at the top of a plan, as one join.
-
-    Only which rows there are counts here: E ⋉ F has the rows of E ⋈ F, without the columns of F.
-    """
-    if isinstance(plan, Project):
-        flat = flattened(plan.child)
-        return replace(flat, values={name: substitute(e, flat.values) for name, e in plan.outputs})
-    if isinstance(plan, Filter):
-        return _joined([flattened(plan.child)], plan.condition)
-    if isinstance(plan, Distinct):
-        return flattened(plan.child)
-    if isinstance(plan, Join) or (isinstance(plan, OuterJoin) and plan.kind == SEMI):
-        flat = _joined(_apart(plan.children), plan.condition)
-        return replace(flat, values={c: flat.values[c] for c in plan.columns})
-    return _leaf(plan)
-
-
-def _leaf(plan: Plan) -> Flat:
-    return Flat((plan,), (), {c: column(c) for c in plan.columns})
-
-
-def _apart(plans: Sequence[Plan]) -> list[Flat]:
-    """Inputs of a join, flattened where they share no columns: one query that is used twice stays below its names."""
-    taken: set[str] = set()
-    found = []
-    for plan in plans:
-        flat = flattened(plan)
-        names = [c for leaf in flat.inputs for c in leaf.columns]
-        if taken & set(names) or len(set(names)) < len(names):
-            flat, names = _leaf(plan), list(plan.columns)
-        taken |= set(names)
-        found.append(flat)
-    return found
-
-
-def _joined(flats: Sequence[Flat], condition: Scalar | None) -> Flat:
-    """σ of a condition over the product of joins."""
-    values = {name: value for flat in flats for name, value in flat.values.items()}
-    below = [part for flat in flats for part in flat.parts]
-    parts = (*below, *(substitute(part, values) for part in conjuncts(condition)))
-    return Flat(tuple(leaf for flat in flats for leaf in flat.inputs), parts, values)
-
-
-@dataclass(frozen=True)
 class _TreeJoin:
     """A join as a rooted tree.
 
@@ -222,14 +170,14 @@ class _TreeJoin:
     wanted: frozenset[str]
 
     @staticmethod
-    def of(flat: Flat, outputs: Sequence[Scalar], columns: Columns) -> _TreeJoin:
-        owners = {c: i for i, plan in enumerate(flat.inputs) for c in plan.columns}
-        own: dict[int, list[Scalar]] = {i: [] for i in range(len(flat.inputs))}
+    def of(block: Block, outputs: Sequence[Scalar], columns: Columns) -> _TreeJoin:
+        owners = {c: i for i, plan in enumerate(block.inputs) for c in plan.columns}
+        own: dict[int, list[Scalar]] = {i: [] for i in range(len(block.inputs))}
         added: dict[int, list[tuple[str, Scalar]]] = {i: [] for i in own}
         classes: list[frozenset[str]] = []
         others: list[Scalar] = []
         constant: list[Scalar] = []
-        for part in flat.parts:
+        for part in block.conditions:
             read = {owners[c] for c in columns_of(part)}
             if len(read) < 2:
                 (own[read.pop()] if read else constant).append(part)
@@ -241,8 +189,8 @@ class _TreeJoin:
                 classes = [c for c in classes if c not in met] + [frozenset(pair).union(*met)]
             else:
                 others.append(part)
-        wanted = used(*(substitute(e, flat.values) for e in outputs))
-        return _TreeJoin(columns, flat.inputs, own, added, classes, others, constant, wanted)
+        wanted = used(*(substitute(e, block.outputs) for e in outputs))
+        return _TreeJoin(columns, block.inputs, own, added, classes, others, constant, wanted)
 
     # ---- the tree
 

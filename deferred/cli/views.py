@@ -9,7 +9,7 @@ import typer
 from deferred import terminal
 from deferred.cli.common import Json, ViewName, app, errors_of, exit_with, opened, settings
 from deferred.errors import DeferredError
-from deferred.options import MAINTAIN, REFRESH_POLICIES, SCENARIOS
+from deferred.options import MAINTAIN, OPTION_NAMES, REFRESH_POLICIES, SCENARIOS
 
 
 @app.command()
@@ -40,20 +40,10 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a materialized view and fill it."""
+    options = {name: value for name, value in locals().items() if name in OPTION_NAMES and value is not None}
     from deferred.maintenance import files
     from deferred.sql.viewfile import ViewFile
 
-    given = {
-        "scenario": scenario,
-        "refresh_policy": refresh_policy,
-        "propagate_every": propagate_every,
-        "refresh_every": refresh_every,
-        "policy": policy,
-        "target_lag": target_lag,
-        "refresh_on_read": refresh_on_read,
-        "maintain": maintain,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
     if query is not None:
         view = ViewFile(source, query).stating(options)
     else:

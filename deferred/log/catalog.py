@@ -76,7 +76,7 @@ class Catalog:
 
 
 def _file(record: TableRecord | ViewRecord) -> str:
-    """The name of a record's file. Ids are not enough: a database that is begun anew gives them again."""
+    """The name of a record's file. Ids are not enough: a database that starts empty gives them again."""
     return f"{'table' if isinstance(record, TableRecord) else 'view'}-{record.id}-{record.name}.json"
 
 

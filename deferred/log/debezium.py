@@ -209,8 +209,8 @@ def position(source: Any, known: Statement | str | None = None) -> str:
     before = known.position if isinstance(known, Statement) else known
     if before is not None and before.partition("/")[0] != kind:
         raise _MalformedError(
-            f"has a position of another kind ({kind}) than the events before it ({before.partition('/')[0]}): which "
-            f"came first cannot be told."
+            f"has a position of another kind ({kind}) than the events before it ({before.partition('/')[0]}): their "
+            f"order is not known."
         )
     return "/".join([kind, *(f"{part:020}" if isinstance(part, int) else part for part in parts)])
 
@@ -220,7 +220,7 @@ def _position(source: Mapping[str, Any]) -> tuple[str, list[int | str]] | None:
         try:
             return int(source.get(name) or 0)
         except (TypeError, ValueError):
-            raise _MalformedError(f"has the position {name} = {source.get(name)!r}, which is no number.") from None
+            raise _MalformedError(f"has the position {name} = {source.get(name)!r}, which is not a number.") from None
 
     if source.get("lsn") is not None:
         return "lsn", [number("lsn")]

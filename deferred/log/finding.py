@@ -14,6 +14,7 @@ from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.locating import locate
 from deferred.log.storage import Storage
+from deferred.sql.ddl import command
 from deferred.sql.dialect import quoted
 
 LOG = "_delta_log"
@@ -116,7 +117,7 @@ def _of_schema(context: Context, schema: str) -> dict[str, str]:
     path = exp.to_table(schema, dialect="spark")
     where = ".".join(quoted(part.name) for part in path.parts)
     try:
-        rows = context.engine.sql(f"SHOW TABLES IN {where}").collect()
+        rows = context.engine.sql(command("SHOW TABLES IN", where)).collect()
     except DeferredError as error:
         raise InvalidInputError(f"{schema} is neither a folder nor a schema in Spark's catalog: {error}") from None
     stored = [str(row["tableName"]) for row in rows if not row["isTemporary"]]

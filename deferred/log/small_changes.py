@@ -11,7 +11,6 @@ and nothing was lost but a look at the log.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -71,7 +70,7 @@ def small_changes(log: DeltaLog, after: int, upto: int, columns: Columns, most: 
         rows += part.num_rows
         if rows > most:
             return None
-    return _together(parts, types)
+    return _concatenated(parts, types)
 
 
 def _files(log: DeltaLog, after: int, upto: int) -> Iterator[tuple[str, Mapping[str, Any]] | None]:
@@ -123,31 +122,11 @@ def _read(log: DeltaLog, kind: str, path: str, types: Mapping[str, Any]) -> pa.T
     return pa.table([*columns, pa.array(counts, pa.int64())], [*types, COUNT])
 
 
-def _together(parts: Sequence[pa.Table], types: Mapping[str, Any]) -> pa.Table:
+def _concatenated(parts: Sequence[pa.Table], types: Mapping[str, Any]) -> pa.Table:
     import pyarrow as pa
 
     schema = pa.schema([*types.items(), (COUNT, pa.int64())])
     return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
-
-
-def netted(rows: pa.Table) -> pa.Table | None:
-    """A signed bag in which every row occurs once and never with the count zero.
-
-    None for floating-point numbers: Python's equality, by which rows are counted here, is not the identity of theirs.
-    """
-    import pyarrow as pa
-
-    if any(pa.types.is_floating(type_) for type_ in rows.schema.types):
-        return None
-    *values, counts = (_comparable(column).to_pylist() for column in rows.columns)
-    found: Counter[tuple[Any, ...]] = Counter()
-    first: dict[tuple[Any, ...], int] = {}
-    for number, (*row, count) in enumerate(zip(*values, counts, strict=True)):
-        found[tuple(row)] += count
-        first.setdefault(tuple(row), number)
-    left = {first[row]: count for row, count in found.items() if count}
-    kept = rows.take(pa.array(left.keys(), pa.int64()))
-    return kept.set_column(rows.num_columns - 1, COUNT, pa.array(left.values(), pa.int64()))
 
 
 def meeting(rows: pa.Table, condition: exp.Expr | None) -> pa.Table | None:
@@ -193,14 +172,3 @@ def _holds(rows: pa.Table, condition: exp.Expr) -> list[bool] | None:
         return None
     value = Decimal(literal.this)
     return [each is not None and compare(each, value) for each in rows.column(condition.this.name).to_pylist()]
-
-
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that Python compares as they are: Spark's dates go beyond the year 9999, and texts need no UTF-8."""
-    import pyarrow as pa
-
-    if pa.types.is_date32(column.type):
-        return column.cast(pa.int32())
-    if pa.types.is_string(column.type):
-        return column.cast(pa.binary())
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

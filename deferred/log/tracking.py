@@ -38,12 +38,12 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_free(context: Context, name: str) -> None:
-    """Refuse a name that a tracked table or a view has, and any name in a database that was lost and begun anew."""
+    """Refuse a name that a tracked table or a view has, and any name in a database that was lost and starts empty."""
     taken = context.metadata.tables.find(name)
     if taken is None and not context.metadata.tables.all() and Catalog(context.root).tables():
         raise MetadataError(
             f"The metadata database is empty, but the warehouse {context.root} has tables: the database was lost. Run "
-            f"`deferred recover` first; or remove {context.folder(FOLDER)} to begin anew without them."
+            f"`deferred recover` first; or remove {context.folder(FOLDER)} to start without them."
         )
     if taken is not None:
         raise NameTakenError(

@@ -156,6 +156,12 @@ class Transaction:
         return text(source_of(self._context, record).rows_at())
 
 
+def _rows_of(context: Context, table: str) -> int | None:
+    """The number of rows of a tracked table; None where it is not known, or the table is no longer there."""
+    record = context.metadata.tables.find(table)
+    return None if record is None else source_of(context, record).row_count()
+
+
 def recover(context: Context, transaction: str) -> TransactionRecord | None:
     """Finish a transaction that was interrupted, unless its process is still running."""
     try:
@@ -188,7 +194,7 @@ def finish(context: Context, record: TransactionRecord, held: Held) -> None:
         try:
             for number, statement in enumerate(record.statements, start=1):
                 if number > done:
-                    sized = settings_for(statement.get("rows"), None)
+                    sized = settings_for(statement.get("rows"), _rows_of(context, statement["table"]))
                     with context.engine.meaning(statement.get("settings")), context.engine.operation(sized):
                         context.engine.commit(statement["sql"], undoing.mark(record.id, number, **origin))
             if held.lease.left_by or record.owner != context.owner:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from deferred.algebra.blocks import distinct_block_of
 from deferred.algebra.operators import Aggregate, Distinct, Join, OuterJoin, Project, Scan, UnionAll, Window
-from deferred.algebra.operators.scan import listed_tables, tables_of
+from deferred.algebra.operators.scan import listed_tables, scans_of, tables_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import conjuncts
 from deferred.algebra.strategy import Keeping, Recomputed
-from deferred.algebra.trees import flattened
 from deferred.metadata import TableRecord, ViewRecord
 
 LARGE = 100_000
@@ -98,7 +98,7 @@ def _tree(subject: Subject) -> Iterator[str]:
         if not isinstance(node, Distinct) or isinstance(node.strategy, Keeping):
             continue
         large = [table for table in tables_of(node) if (subject.rows.get(table) or 0) >= LARGE]
-        if large and len(flattened(node.child).inputs) > 1:
+        if large and len(distinct_block_of(node.child).inputs) > 1:
             yield (
                 f"Kept counts: DISTINCT over the join of {listed_tables(node)} reads the join again for every changed "
                 f"row; maintain = 'tree' keeps which rows find partners, and pays where most find none."
@@ -130,12 +130,7 @@ def _clustering(subject: Subject) -> Iterator[str]:
 def _keys(subject: Subject) -> Iterator[str]:
     """With keys and references, a view can keep what it needs beside itself (Quass et al. 1996)."""
     joined = {
-        scan.table
-        for node in subject.plan.walk()
-        if isinstance(node, (Join, OuterJoin))
-        for child in node.children
-        for scan in child.walk()
-        if isinstance(scan, Scan)
+        scan.table for node in subject.plan.walk() if isinstance(node, (Join, OuterJoin)) for scan in scans_of(node)
     }
     without = sorted(name for name in joined if name in subject.tables and not subject.tables[name].key)
     if without:

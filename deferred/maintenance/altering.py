@@ -40,8 +40,8 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.nested import extends
-from deferred.algebra.operators import Scan
 from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
@@ -56,6 +56,7 @@ from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import computed
+from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import altered, confirm, settled
 from deferred.maintenance.view_tables import (
     differential_path,
@@ -67,13 +68,13 @@ from deferred.maintenance.view_tables import (
 )
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
-from deferred.metadata import Cut, ViewRecord
+from deferred.metadata import Alteration, Cut, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.comparing import Difference, OfView, compared, renamed
-from deferred.sql.dialect import delta_table, parse_query, seen, text
+from deferred.sql.dialect import delta_table, parse_query, text, without_comments
 from deferred.sql.render import ReadableLeaves, Renderer
 
 
@@ -200,7 +201,11 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options or view.options, way, work, [propagation, held])
             shared.remove_unused(context, shared.in_use([view]))
-        return result(context, work)
+        done = result(context, work)
+    view = context.metadata.views.get(name)
+    if scenario_of(view).follows_transactions:
+        scenario_of(view).makesafe(context, view)
+    return done
 
 
 def planned(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Way:
@@ -275,14 +280,8 @@ def _alter(
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
     workings = f"{view.location}/{remembered.generation}"
     batch = view.propagated_batch + 1
-    alteration = {
-        "id": work.id,
-        "sql": new.definition.sql,
-        "options": options.to_dict(),
-        "columns": [list(c) for c in new.columns],
-        "depends_on": [source.id for source in new.sources],
-        "definition": remembered.to_json(),
-    }
+    reads = tuple(source.id for source in new.sources)
+    alteration = Alteration(work.id, new.definition.sql, options, new.columns, reads, remembered)
     mark = Mark(
         view_application(view),
         leases[1].lease.committing,
@@ -291,7 +290,7 @@ def _alter(
     with context.engine.temporaries() as temporaries:
         try:
             with work.phase("compute"):
-                job, known = _begun(context, view, new, way, cut, temporaries)
+                job, known = _job(context, view, new, way, cut, temporaries)
                 make_differential(context.engine, workings, new.columns)
                 whole = replace(job.definition, bound=new.definition.bound)
                 shared.bring_along(context, whole, cut)
@@ -309,7 +308,7 @@ def _alter(
     _remove_workings(view, definitions.load(context, view))
 
 
-def _begun(
+def _job(
     context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries
 ) -> tuple[Job, Mapping[str, Plan]]:
     """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
@@ -380,7 +379,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     kept = carried(view, old, new.definition)
     if isinstance(found, OfView):
         if found.outputs is None and found.condition is None:
-            return FromView("The rows of the view stay; what is kept beside them is made anew.", found)
+            return FromView("The rows of the view stay; what is kept beside them is made again.", found)
         if found.outputs is None:
             return FromView("The new rows are those of the view for which one more condition holds.", found)
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
@@ -453,10 +452,10 @@ def _normal(definition: Definition) -> str:
     """
     plan = definition.plan
     if has_recursion(plan):
-        return text(parse_query(seen(definition.sql)))
+        return text(parse_query(without_comments(definition.sql)))
     ids = {c for node in plan.walk() for c in node.columns}
     written = Renderer(ReadableLeaves()).render(plan)
-    if any(name in ids for node in plan.walk() if isinstance(node, Scan) for name in node.names):
+    if any(name in ids for scan in scans_of(plan) for name in scan.names):
         return written
     numbers: dict[str, str] = {}
 

@@ -14,14 +14,15 @@ from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
-from deferred.log.small_changes import meeting, netted
+from deferred.log.small_changes import meeting
 from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut, TableRecord, ViewRecord
+from deferred.spark.local_bags import netted
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,14 +102,16 @@ def size(context: Context, definition: Definition, since: Cut, cut: Cut) -> Size
     return Size(_total(changed), _total(rows))
 
 
-def unread(context: Context, view: ViewRecord, definition: Definition) -> Logs | None:
-    """About how many rows of each table have changed since the last propagate, by Delta's logs; no row is read."""
-    if view.propagated is None:
-        return None
+def unread(context: Context, definition: Definition, since: Cut, cut: Cut | None = None) -> Logs | None:
+    """About how many rows of each table have changed between two cuts, by Delta's logs; no row is read.
+
+    Without `cut`, up to now.
+    """
     rows = {}
     for name, table in definition.tables.items():
-        source, after = source_of(context, table), view.propagated.versions[table.id]
-        found = source.changed_rows(after, source.version) if source.version > after else 0
+        source, after = source_of(context, table), since.versions[table.id]
+        upto = source.version if cut is None else cut.versions[table.id]
+        found = source.changed_rows(after, upto) if upto > after else 0
         if found is None:
             return None
         rows[name] = found
@@ -163,7 +166,7 @@ def _net_log(
     rows = source.small_changes(after, upto, columns, LOCAL_ROWS) if expected <= LOCAL_ROWS else None
     if rows is None:
         return temporaries.compute(name, source.net_changes(after, upto, columns, where), expected)
-    types = ", ".join(f"{quoted(column)} {type_}" for column, type_ in [*columns, (COUNT, "bigint")])
+    types = column_list([*columns, (COUNT, "bigint")])
     meant = meeting(rows, where)
     few = None if meant is None else netted(meant)
     if few is not None:

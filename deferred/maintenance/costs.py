@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Scan, Stored, Temporary
 from deferred.algebra.operators.in_view import VIEW
-from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.operators.scan import scans_of, tables_of
 from deferred.algebra.plan import Plan
-from deferred.algebra.program import Loop, Program, Step
+from deferred.algebra.program import Program
 from deferred.algebra.scalar import conjuncts, equated_columns
 from deferred.algebra.strategy import kept_nodes
 from deferred.algebra.types import Columns
@@ -163,7 +163,7 @@ def keeping(now: Situation) -> Cost:
     program = differentiate(definition.plan, changed, definition.column_types)
     kept = kept_nodes(definition.plan)
     rows = size = 0
-    for plan in _all_plans(program):
+    for plan in program.plans:
         for node in plan.walk():
             if isinstance(node, Scan):
                 rows, size = rows + now.tables[node.table].rows, size + now.tables[node.table].bytes
@@ -214,26 +214,8 @@ def _factors(operations: Iterable[tuple[str | None, Any]]) -> Iterator[tuple[str
 
 def _scans(program: Program) -> Iterator[str]:
     """The base tables that a program reads, each as often as it does."""
-    for plan in _all_plans(program):
-        yield from (node.table for node in plan.walk() if isinstance(node, Scan))
-
-
-def _all_plans(program: Program) -> Iterator[Plan]:
-    for step in program.steps:
-        yield from _plans(step)
-    if program.result is not None:
-        yield program.result
-    for upkeep in program.supports.values():
-        yield from (plan for plan in (upkeep.rows, upkeep.gone) if plan is not None)
-
-
-def _plans(step: Step | Loop) -> Iterator[Plan]:
-    if isinstance(step, Step):
-        yield step.plan
-        return
-    yield from (step.first, step.next)
-    for inner in step.steps:
-        yield from _plans(inner)
+    for plan in program.plans:
+        yield from (scan.table for scan in scans_of(plan))
 
 
 def _touched_part(now: Situation, table: str) -> float:
@@ -255,10 +237,9 @@ def _touched_part(now: Situation, table: str) -> float:
 def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """(column of a table, (other table, its column)) that the query equates."""
     origin = {
-        id_: (node.table, name)
-        for node in definition.plan.walk()
-        if isinstance(node, Scan)
-        for id_, name in zip(node.columns, node.names, strict=True)
+        id_: (scan.table, name)
+        for scan in scans_of(definition.plan)
+        for id_, name in zip(scan.ids, scan.names, strict=True)
     }
     for node in definition.plan.walk():
         for expression in node.expressions:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, column, select
-from deferred.algebra.operators import Scan
+from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
@@ -22,7 +22,7 @@ from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
-from deferred.metadata import Cut, RememberedDefinition, TableRecord, ViewRecord
+from deferred.metadata import Cut, Declared, RememberedDefinition, TableRecord, ViewRecord
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
@@ -53,7 +53,7 @@ class Definition:
     """Rows that an earlier definition has kept, where its plan reads them."""
     settings: Mapping[str, str] | None = None
     """The settings on which the meaning of its text depends; None where they are not known."""
-    declared: Mapping[str, Any] | None = None
+    declared: Declared | None = None
     """The keys and references on which a plan relies that reads no base table; None where it may read them."""
     shared: Mapping[str, Shared] = field(default_factory=dict)
     """The shared tables that its plan reads in the place of auxiliary tables of its own, by their names."""
@@ -90,7 +90,7 @@ class Definition:
         """The columns of a base table that the view reads, with their types."""
         if self.bound is None:
             return self.schemas[name]
-        names = {n for node in self.plan.walk() if isinstance(node, Scan) and node.table == name for n in node.names}
+        names = {n for scan in scans_of(self.plan) if scan.table == name for n in scan.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
 
     @cached_property
@@ -206,7 +206,7 @@ def _refuse_variants(definition: Definition) -> None:
         for column_name, type_ in definition.read_columns(name):
             if "variant" in type_.lower():
                 raise UnsupportedSQLError(
-                    f"Column {column_name} of table {name} is {type_}: SQL cannot tell values of this type apart, so a "
+                    f"Column {column_name} of table {name} is {type_}: SQL cannot compare values of this type, so a "
                     f"change of one could be missed. Keep what the view needs of it in a column of its own."
                 )
 
@@ -282,20 +282,18 @@ def maintained(context: Context, view: ViewRecord, definition: Definition, maint
     return replace(definition, bound=bound, declared=declared)
 
 
-def _declared(
-    catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]
-) -> dict[str, Any]:
+def _declared(catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]) -> Declared:
     """The keys and references of all tables that a text names."""
     for path in tables(sql):
         catalog(path)
-    return {
-        "keys": {name: list(record.key) for name, record in records.items()},
-        "references": {name: dict(record.references) for name, record in records.items()},
-    }
+    return Declared(
+        {name: tuple(record.key) for name, record in records.items()},
+        {name: record.references for name, record in records.items()},
+    )
 
 
-def _promises(declared: Mapping[str, Any] | None) -> Promises | None:
-    return None if declared is None else Promises.of(declared["keys"], declared["references"])
+def _promises(declared: Declared | None) -> Promises | None:
+    return None if declared is None else Promises.of(declared.keys, declared.references)
 
 
 def _dotted(path: tuple[str, ...]) -> str:

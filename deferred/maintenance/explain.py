@@ -175,7 +175,7 @@ def _compared(
 ) -> dict[str, dict[str, Any]]:
     """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
     try:
-        pending = unread(context, view, definition)
+        pending = None if view.propagated is None else unread(context, definition, view.propagated)
         if pending is None:
             return {}
         compared = dict(choose(context, view, definition, pending).costs)

@@ -1,16 +1,20 @@
-"""Views that follow every transaction (makesafe_IM and makesafe_DT): which ones, and in which order."""
+"""Views that follow every transaction (makesafe_IM and makesafe_DT): which ones, in which order, and after what."""
 
 from __future__ import annotations
 
 import graphlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from deferred.errors import DeferredError
+from deferred.log import ledger, transactions, undo
 from deferred.log.context import Context
+from deferred.log.sources import source_of
 from deferred.maintenance.operation import Operation
 from deferred.maintenance.scenarios import scenario_of
-from deferred.metadata import TableRecord, ViewRecord
+from deferred.metadata import LedgerEntry, TableRecord, ViewRecord
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,57 @@ def follow(context: Context, tables: Sequence[TableRecord]) -> list[str]:
             failures.append(f"View {view.name} does not show the change yet: {reason}")
             log.warning("%s", failures[-1])
     return failures
+
+
+def append_changes(context: Context, table: str, deletions: Any, insertions: Any) -> LedgerEntry:
+    """Hand over the changes of a table to its log, and to the views that follow it."""
+    record = context.metadata.tables.get(table)
+    entry = source_of(context, record).append_changes(deletions, insertions)
+    follow(context, [record])
+    return entry
+
+
+def ingest(context: Context, table: str, events: Any) -> int:
+    """Take in events of a table, for the views that follow it too; returns how many rows they changed."""
+    record = context.metadata.tables.get(table)
+    changed = source_of(context, record).ingest(events)
+    ledger.sync(context, [record], lambda t: transactions.recover(context, t))
+    follow(context, [record])
+    return changed
+
+
+def sync(context: Context) -> int:
+    """Find new commits of all tracked tables, for the views that follow them too; returns how many.
+
+    If some tables cannot be read, the error that says so comes at the end: only the views that read those stay as they
+    are.
+    """
+    found, failures = sync_reachable(context)
+    for first in failures.values():
+        listed = " ".join(f"{name}: {error}" for name, error in failures.items())
+        raise type(first)(f"Not all tracked tables could be read; the others are up to date. {listed}")
+    return found
+
+
+def sync_reachable(context: Context) -> tuple[int, dict[str, DeferredError]]:
+    """The same for the tables that can be read; returns how many new commits they have, and why the others cannot."""
+    transactions.recover_all(context)
+    tables = context.metadata.tables.all()
+    found, failures = ledger.sync_reachable(context, tables, lambda t: transactions.recover(context, t))
+    catch_up(context)
+    return found, failures
+
+
+def resolve_transaction(context: Context, transaction: str, how: str) -> undo.Resolution:
+    """Bring a transaction to its end that could not be undone; the views then show the tables from there on."""
+    resolution = undo.resolve(context, transaction, how)
+    sync_reachable(context)
+    return resolution
+
+
+def followed(context: Context, done: Operation) -> Operation:
+    """The operation, with what went wrong in views that follow it."""
+    return replace(done, warnings=(*done.warnings, *catch_up(context, done)))
 
 
 def catch_up(context: Context, after: Operation | None = None) -> list[str]:

@@ -34,7 +34,7 @@ def make_filled_mv(engine: Engine, location: str, columns: Columns, rows: exp.Qu
     bags.create_filled(engine, mv_path(location), columns, rows, mark, _PLAIN)
 
 
-def mend(context: Context, view: ViewRecord) -> None:
+def repair(context: Context, view: ViewRecord) -> None:
     """Create those tables of a view again, empty, that cannot be read: the caller fills them.
 
     The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.

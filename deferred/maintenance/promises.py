@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.bags import call, column, select
 from deferred.algebra.program import DUPLICATE, Guard
 from deferred.maintenance.definition import Definition
-from deferred.metadata import Cut
+from deferred.metadata import Cut, Declared
 from deferred.sql.dialect import delta_table
 
 EXAMPLES = 5
@@ -27,8 +27,8 @@ def broken(guard: Guard, view: str, rows: Sequence[tuple[Any, ...]]) -> str:
         else f"{guard.table}({columns}) was tracked as a reference to {guard.other}, which has no row for {listed}."
     )
     return (
-        f"{what} View {view} reads no base table and relies on it. Mend the rows and run rebuild({view!r}); if they "
-        f"are right, track the table without that promise and create the view anew."
+        f"{what} View {view} reads no base table and relies on it. Correct the rows and run rebuild({view!r}); if they "
+        f"are right, track the table without that promise and create the view again."
     )
 
 
@@ -44,8 +44,7 @@ def exposed(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> str:
 
 def checks(definition: Definition, cut: Cut) -> Iterator[tuple[str, exp.Select]]:
     """Each promise that a view relies on, and the rows of the base tables that break it."""
-    declared = definition.declared or {"keys": {}, "references": {}}
-    for table, key in declared["keys"].items():
+    for table, key in (definition.declared or Declared()).keys.items():
         if key:
             rows = select(map(column, key), _at(definition, table, cut))
             copies = rows.group_by(*map(column, key)).having(

@@ -20,7 +20,7 @@ from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import shared, support
-from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables
+from deferred.maintenance.base_logs import Logs, Size, net_logs, size, synced_tables, unread
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.relevance import relevant
 from deferred.maintenance.rounds import Overestimated
@@ -36,7 +36,7 @@ from deferred.maintenance.working import propagating
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
-from deferred.spark.temporaries import Temporaries
+from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             return
     expected = size(context, definition, since, cut) if incrementally else Size(None, None)
     with context.engine.temporaries(expected.settings if incrementally else {}) as temporaries:
-        logs = Logs({}, {})
-        if found is not None:
+        logs, choice = Logs({}, {}), _whatever_changed(context, view, definition, since, cut, expected)
+        if choice is not None:
+            work.rows_read = expected.expected
+        elif found is not None:
             with work.phase("log"):
                 logs = net_logs(context, definition, since, cut, temporaries, expected.expected, found.tables)
             work.rows_read, work.rows_irrelevant = logs.total, found.irrelevant_rows(logs.total)
@@ -101,10 +103,22 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             supports = support.restore(context, view, definition)
             shared.catch_up(context, definition, since)
             kept = shared.held_at(context, definition, since)
-            has_support = supports.states is not None and kept is not None
-            choice = choose(context, view, definition, logs, full, has_support=has_support)
+            if choice is None:
+                has_support = supports.states is not None and kept is not None
+                choice = choose(context, view, definition, logs, full, has_support=has_support)
             states, batch = supports.states or {}, supports.next_batch
-            job = Job(context, view, definition, cut, logs, states, temporaries, batch, shared=kept or {})
+            job = Job(
+                context,
+                view,
+                definition,
+                cut,
+                logs,
+                states,
+                temporaries,
+                batch,
+                shared=kept or {},
+                operation=work.id,
+            )
             choice = reconsidered(job, choice)
             work.costs = choice.costs
             try:
@@ -123,6 +137,20 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
             shared.bring_along(context, definition, cut)
             _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
+
+
+def _whatever_changed(
+    context: Context, view: ViewRecord, definition: definitions.Definition, since: Cut, cut: Cut, expected: Size
+) -> Choice | None:
+    """The recomputation, if so much has changed that it is chosen by the number of changed rows alone.
+
+    Then the logs, which may be as large as the tables, need not be read.
+    """
+    if expected.expected <= BROADCAST_ROWS:
+        return None
+    counted = unread(context, definition, since, cut)
+    choice = None if counted is None else choose(context, view, definition, counted)
+    return choice if choice is not None and choice.strategy is RECOMPUTE else None
 
 
 def _nothing(context: Context, view: ViewRecord, cut: Cut, work: Work, held: Held, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -15,7 +16,9 @@ from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.log.transactions import Transaction
 from deferred.maintenance import relevance, replay
+from deferred.maintenance.following import followed
 from deferred.maintenance.fresh import chosen, fresh_rows
+from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
@@ -24,6 +27,16 @@ from deferred.sql.pin import pinned, with_fresh_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def rows(context: Context, name: str, fresh: bool, where: str | None, as_of: datetime | None) -> DataFrame:
+    """Returns the rows of a view: as MV shows them, as they are now, or as they were; see `Warehouse.read`."""
+    if fresh or as_of is not None:
+        return fresh_rows(context, name, where, as_of)
+    if is_due(context, name):
+        view = context.metadata.views.get(name)
+        followed(context, scenario_of(view).refresh(context, view, None, PROPAGATE_FIRST, full=False))
+    return view_rows(context, name, where)
 
 
 def view_rows(context: Context, name: str, where: str | None = None) -> DataFrame:

@@ -73,7 +73,7 @@ def _recover_table(context: Context, table: TableRecord, done: Recovery) -> bool
         other = (known or same_name or table).name
         done.notes.append(
             f"Table {table.name} of the catalog is not recovered: the database has {other} in its place. Untrack or "
-            f"drop {other} and run recover again, or track {table.name} anew."
+            f"drop {other} and run recover again, or track {table.name} again."
         )
         return False
     elif _is_later(table, known):
@@ -98,7 +98,7 @@ def _recover_view(context: Context, view: ViewRecord, sound: Set[int], done: Rec
     if known is not None and (known.id, known.location) != (view.id, view.location):
         done.notes.append(
             f"View {view.name} of the catalog is not recovered: the database has view {known.name} in its place. Drop "
-            f"that one and run recover again, or create {view.name} anew."
+            f"that one and run recover again, or create {view.name} again."
         )
     elif not {*view.depends_on, view.table_id} <= sound:
         done.notes.append(f"View {view.name} is not recovered: tables that it reads are missing. Create it again.")
@@ -144,9 +144,10 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery) -> None:
 def _with_alteration(context: Context, view: ViewRecord) -> ViewRecord:
     """A view with the definition that it was being given, if MV has it."""
     coming = view.definition.alteration
-    for commit in DeltaLog(mv_path(view.location)).newest_first() if coming else ():
-        if (commit.mark or {}).get("alteration") == (coming or {})["id"]:
-            assert commit.mark is not None
+    if coming is None:
+        return view
+    for commit in DeltaLog(mv_path(view.location)).newest_first():
+        if commit.mark is not None and commit.mark.get("alteration") == coming.id:
             return altered(context, view, Cut.from_json(commit.mark["cut"]), commit.mark["batch"])
     return view
 

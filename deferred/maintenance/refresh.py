@@ -17,7 +17,7 @@ from deferred.log.tracking import trusted_again
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import base_tables, synced_tables
-from deferred.maintenance.making import mend
+from deferred.maintenance.making import repair
 from deferred.maintenance.operation import Operation, Work, combined, recorded, result
 from deferred.maintenance.propagate import propagate
 from deferred.maintenance.rounds import at_cut
@@ -30,7 +30,8 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.sizing import settings_for
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.dialect import delta_table, quoted
+from deferred.sql.ddl import column_list
+from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +97,7 @@ def _net(view: ViewRecord, batch: int, rows: pa.Table | None, temporaries: Tempo
     """∇MV and ΔMV as one netted bag. One batch is netted as it is."""
     if rows is None:
         return temporaries.compute("net", net(pending(view, view.applied_batch, batch), view.columns))
-    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in [*view.columns, (COUNT, "bigint")])
+    schema = column_list([*view.columns, (COUNT, "bigint")])
     changes = temporaries.put("pending", rows.select([*(name for name, _ in view.columns), COUNT]), schema)
     if len(rows.column(DIFFERENTIAL_BATCH).unique()) == 1:
         return changes
@@ -138,7 +139,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 tables = synced_tables(context, view)
                 for transaction in undo.stuck(context, tables):
                     raise TransactionError(undo.explained(transaction))
-                mend(context, view)  # after the base tables were read: the storage can be reached
+                repair(context, view)  # after the base tables were read: the storage can be reached
                 view = settled(context, context.metadata.views.get(name))
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut

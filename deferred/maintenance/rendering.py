@@ -17,7 +17,7 @@ from deferred.maintenance.view_tables import support_path
 from deferred.spark.covering import near_values, one_of
 from deferred.spark.driver import looked_up
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class PropagateRenderer(Renderer):
         rows = self._looked_up(stored, on, keys)
         if rows is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in self._held_types(stored).items())
-        return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, schema)
+        held = column_list(self._held_types(stored).items())
+        return self.temporaries.put(f"{stored.name}_{len(self._fetched)}", rows, held)
 
     def _looked_up(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
         path, version = support_path(self.pinned.location, stored.name), self.states[stored.name].version

@@ -22,7 +22,7 @@ from deferred.metadata import Cut
 from deferred.spark.at_driver import Driver, Stores, asks_nothing
 from deferred.spark.driver import exact_type, spelled
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
-from deferred.sql.dialect import quoted
+from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class SparkMachine:
         known = {**self.types, COUNT: "bigint"}
         types = {c: known.get(c) or spelled(rows.schema.field(c).type) for c in rows.column_names}
         exact = [(c, exact_type(type_) or rows.schema.field(c).type) for c, type_ in types.items()]
-        schema = ", ".join(f"{quoted(c)} {type_}" for c, type_ in types.items())
-        return self.temporaries.hold(name, rows.cast(pa.schema(exact)), schema)
+        return self.temporaries.hold(name, rows.cast(pa.schema(exact)), column_list(types.items()))
 
     def _held(self, leaf: Temporary | Change) -> pa.Table | None:
         if isinstance(leaf, Temporary):

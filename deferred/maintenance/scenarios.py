@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from deferred.errors import not_one_of
 from deferred.options import SCENARIOS
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Scenario(ABC):
         """{INV} refresh {Q ≡ MV} (Theorem 5). One implementation: propagate to the cut, then apply."""
         from deferred.maintenance import refresh
 
+        if order not in ORDERS:
+            raise not_one_of("order", order, ORDERS)
         return refresh.refresh(context, view.name, until, order, full)
 
     def scheduled(self, refresh_due: bool, policy: int) -> list[str]:

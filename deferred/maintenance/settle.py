@@ -9,7 +9,7 @@ from deferred.errors import LogLostError, MetadataError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import last_mark
 from deferred.maintenance.view_tables import differential_path, mv_path
-from deferred.metadata import Cut, Lease, RememberedDefinition, ViewRecord
+from deferred.metadata import Cut, Lease, ViewRecord
 
 
 def settled(context: Context, view: ViewRecord) -> ViewRecord:
@@ -48,22 +48,22 @@ def _refuse_unknown(context: Context, view: ViewRecord, mark: Mapping[str, Any])
 def is_altered(view: ViewRecord, mark: Mapping[str, Any]) -> bool:
     """Whether a commit to MV gave the view the definition that was being made."""
     alteration = view.definition.alteration
-    return alteration is not None and mark.get("alteration") == alteration["id"]
+    return alteration is not None and mark.get("alteration") == alteration.id
 
 
 def altered(context: Context, view: ViewRecord, cut: Cut, batch: int, under: Iterable[Lease] = ()) -> ViewRecord:
     """Give a view the definition that MV has already, in one transaction of the metadata database."""
     new = view.definition.alteration
     assert new is not None
-    context.metadata.tables.update(view.table_id, columns=[(name, type_) for name, type_ in new["columns"]])
+    context.metadata.tables.update(view.table_id, columns=new.columns)
     return context.metadata.views.update(
         view.id,
         under,
-        sql=new["sql"],
-        **new["options"],
-        columns=new["columns"],
-        definition=RememberedDefinition.from_json(new["definition"]),
-        depends_on=new["depends_on"],
+        sql=new.sql,
+        **new.options.to_dict(),
+        columns=new.columns,
+        definition=new.definition,
+        depends_on=new.depends_on,
         shown=cut,
         propagated=cut,
         applied_batch=batch,

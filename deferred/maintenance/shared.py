@@ -111,7 +111,7 @@ def _definitions(view: ViewRecord) -> Iterator[RememberedDefinition]:
     """The definition that a view has, and the one that it is being given."""
     yield view.definition
     if view.definition.alteration is not None:
-        yield RememberedDefinition.from_json(view.definition.alteration["definition"])
+        yield view.definition.alteration.definition
 
 
 def in_use(views: Iterable[ViewRecord]) -> set[str]:

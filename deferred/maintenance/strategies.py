@@ -33,15 +33,18 @@ from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
 from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
-from deferred.maintenance.rounds import SparkMachine, computed
+from deferred.maintenance.rounds import Overestimated, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
-from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
-from deferred.sql.dialect import cast, quoted
+from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.sql.ddl import column_list
+from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Row = tuple[Any, ...]
 
 GONE_FRACTION = 0.5
 """When more than this part of a recursion may be gone, deriving it again costs more than computing it."""
@@ -70,6 +73,8 @@ class Job:
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
     shared: Mapping[str, exp.Query] = field(default_factory=dict)
     """Shared auxiliary tables at s_i, by the names under which the plan reads them."""
+    operation: str | None = None
+    """The id of the operation that writes the batch."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,27 @@ class Incremental(Strategy):
             _most_gone(job.view, program),
         )
 
+    def found(self, job: Job, program: Program, machine: SparkMachine) -> Iterator[tuple[Guard, list[Row]]]:
+        """The guards of a program that have found something, once its steps have run, and a few rows of each.
+
+        What Spark must be asked is asked at once: as a rule no guard finds anything.
+        """
+        guards, query = program.guards, machine.renderer.query
+        known = {number: machine.evaluated(guard.rows) for number, guard in enumerate(guards)}
+        asked = [
+            exp.select(alias(bigint(number), "guard")).from_(query(guards[number].rows).limit(1).subquery("q"))
+            for number, rows in known.items()
+            if rows is None
+        ]
+        others = {number for (number,) in job.context.engine.rows(union_all(asked))} if asked else set()
+        for number, rows in known.items():
+            if rows is not None and rows.num_rows:
+                few = rows.slice(0, EXAMPLES)
+                yield guards[number], list(zip(*(values.to_pylist() for values in few.columns), strict=True))
+            elif number in others:
+                examples = job.context.engine.rows(query(guards[number].rows).limit(EXAMPLES))
+                yield guards[number], [tuple(row) for row in examples]
+
     def change(self, job: Job, program: Program, machine: SparkMachine, ran: Run) -> Change:
         """What a program has computed, once its steps have run: at the driver where it can, else in Spark."""
         moves, renderer = ran.moves(program), machine.renderer
@@ -172,7 +198,7 @@ class Incremental(Strategy):
         self, job: Job, program: Program, machine: SparkMachine, moves: Mapping[str, Upkeep]
     ) -> dict[str, exp.Table] | None:
         """The view's change, and what its support tables append, without Spark; None where one of them needs it."""
-        if program.result is None or job.logs.total > LOCAL_ROWS:
+        if program.result is None:
             return None
         types = dict(job.view.columns)
         named = [(name, cast(column(c), types[name])) for c, name in output(job.definition, job.view.columns)]
@@ -182,7 +208,7 @@ class Incremental(Strategy):
         moved = {} if job.batch is None else support.moved_at_driver(moves, machine, job.batch)
         if moved is None:
             return None
-        schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in (*job.view.columns, (COUNT, "bigint")))
+        schema = column_list([*job.view.columns, (COUNT, "bigint")])
         return {"delta": job.temporaries.hold("delta", rows, schema), **moved}
 
     def _in_spark(
@@ -227,33 +253,13 @@ class SelfMaintained(Incremental):
         renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard, found in _finding(job, machine, program.guards):
+        for guard, rows in self.found(job, program, machine):
             if guard.kind != EXPOSED:
-                raise PromiseBrokenError(broken(guard, job.view.name, found))
-            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, found)))
+                raise PromiseBrokenError(broken(guard, job.view.name, rows))
+            if job.operation is None:
+                raise Overestimated(exposed(guard, rows))  # a reader computes the view for itself
+            return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, machine, ran)
-
-
-def _finding(job: Job, machine: SparkMachine, guards: Sequence[Guard]) -> Iterator[tuple[Guard, list[tuple[Any, ...]]]]:
-    """The guards that find rows, with some of these.
-
-    What Spark must be asked is asked at once: as a rule no guard finds any.
-    """
-    found = {number: machine.evaluated(guard.rows) for number, guard in enumerate(guards)}
-    asked = [
-        exp.select(alias(bigint(number), "guard")).from_(
-            machine.renderer.query(guards[number].rows).limit(1).subquery("q")
-        )
-        for number, rows in found.items()
-        if rows is None
-    ]
-    others = {number for (number,) in job.context.engine.rows(union_all(asked))} if asked else set()
-    for number, rows in found.items():
-        if rows is not None and rows.num_rows:
-            yield guards[number], list(zip(*(column.to_pylist()[:EXAMPLES] for column in rows.columns), strict=True))
-        elif number in others:
-            examples = job.context.engine.rows(machine.renderer.query(guards[number].rows).limit(EXAMPLES))
-            yield guards[number], [tuple(row) for row in examples]
 
 
 class FromView(Incremental):
@@ -286,8 +292,8 @@ class FromView(Incremental):
         renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard, found in _finding(job, machine, program.guards):
-            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {found[0]}."
+        for guard, rows in self.found(job, program, machine):
+            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
             return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
         return self.change(job, program, machine, ran)
 
@@ -347,10 +353,22 @@ class Recompute(Strategy):
         return definition.sql
 
     def run(self, job: Job) -> Change:
+        """The support tables are filled first, and the view from them: the base tables are read once.
+
+        If the batch does not follow, the next propagate restores them, as after every other advance.
+        """
+        assert job.operation is not None
+        assert job.batch is not None
         view, definition = job.view, computed(job.definition, job.cut, job.temporaries)
-        new = signed(query(definition, view.columns, job.cut), [name for name, _ in view.columns])
+        support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
+        filled = support.resting_on(definition, view.workings)
+        new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
-        return Change(change, partial(support.refill, job.context, view, definition, job.cut))
+        return Change(change, _have_advanced)
+
+
+def _have_advanced(operation: str, batch: int) -> None:
+    """The support tables are at the new cut already."""
 
 
 INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()
@@ -378,7 +396,7 @@ def reconsidered(job: Job, choice: Choice) -> Choice:
     What only takes rows away is answered by the view also where costs are not compared. New rows are not: if the view
     shows none that meet the same, it was asked in vain.
     """
-    if choice.strategy is not INCREMENTAL and not choice.costs:
+    if not job.logs.changed or (choice.strategy is not INCREMENTAL and not choice.costs):
         return choice
     takes_away = FROM_VIEW.applies(job)
     if not takes_away and not FROM_VIEW.may_decide(job):

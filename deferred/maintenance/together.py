@@ -13,11 +13,22 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from deferred.errors import DeferredError
+from deferred.log.context import Context
 
 Result = TypeVar("Result")
 
 AT_ONCE = 4
 """The number of views that are worked on at the same time."""
+
+
+def on_views(
+    context: Context, views: Sequence[str], work: Callable[[str], Result]
+) -> tuple[list[Result], dict[str, DeferredError]]:
+    """`side_by_side` for views by name; one that is not known reads nothing, and its work says so."""
+    known = {name: view for name in views if (view := context.metadata.views.find(name)) is not None}
+    by_table = {view.table_id: name for name, view in known.items()}
+    reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
+    return side_by_side(views, reads, work)
 
 
 def side_by_side(

@@ -34,6 +34,8 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import promises
 from deferred.maintenance.base_logs import base_tables, net_logs
 from deferred.maintenance.definition import Definition
+from deferred.maintenance.following import catch_up
+from deferred.maintenance.operation import recorded
 from deferred.maintenance.rounds import SparkMachine
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import settled, usable
@@ -45,9 +47,6 @@ from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import cast, delta_table, text, verbatim
 from deferred.sql.pin import pinned
 from deferred.sql.render import Renderer
-
-EXAMPLES = 5
-"""How many rows that differ an error shows."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,18 @@ class Verification:
 
 
 def verify(context: Context, name: str) -> Verification:
-    """Check a view. The oracle is Spark, running the user's own text on the tables as the invariant has them.
+    """Check a view, as an operation of its history; views that follow transactions catch up first.
+
+    A process may have died between a transaction and its followers.
+    """
+    catch_up(context)
+    view = context.metadata.views.get(name)
+    with recorded(context, "verify", view) as work, work.phase("verify"):
+        return _verification(context, view.name)
+
+
+def _verification(context: Context, name: str) -> Verification:
+    """The oracle is Spark, running the user's own text on the tables as the invariant has them.
 
     PAST(L, Q) is Q with every R replaced by (R ∸ ▲R) ⊎ ▼R, at the cut that the ledger knows as current. A query may
     leave a choice: ORDER BY leaves rows equal of which LIMIT, ROW_NUMBER or MAX_BY take one. If the view then differs
@@ -232,13 +242,13 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
 
 def _kept(context: Context, promise: str, against: exp.Select) -> Check:
     """A promise about base tables, which holds where a query finds no rows."""
-    rows = context.engine.rows(against.limit(EXAMPLES))
+    rows = context.engine.rows(against.limit(promises.EXAMPLES))
     return Check(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows))
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:
     """A condition that holds where a query finds no rows."""
-    rows = context.engine.rows(against.limit(EXAMPLES))
+    rows = context.engine.rows(against.limit(promises.EXAMPLES))
     if not rows:
         return Check(condition, True, 0)
     total = int(context.engine.rows(select([exp.alias_(call("COUNT", exp.Star()), "n")], against))[0]["n"])

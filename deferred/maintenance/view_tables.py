@@ -15,7 +15,7 @@ from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, u
 from deferred.log.delta_log import DeltaLog
 from deferred.metadata import ViewRecord
 from deferred.spark.driver import exact_type
-from deferred.spark.temporaries import LOCAL_ROWS
+from deferred.spark.temporaries import HELD_ROWS
 from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     if not all(exact_type(type_) is not None for _, type_ in view.columns):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
-    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, LOCAL_ROWS)
+    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, HELD_ROWS)
     return (
         None
         if rows is None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -13,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deferred import failpoints
 from deferred.config import Settings, parse_timestamp
-from deferred.errors import DeferredError, InvalidInputError, not_one_of
-from deferred.log import finding, ledger, object_store, tracking, transactions, undo
+from deferred.errors import DeferredError
+from deferred.log import finding, tracking, transactions, undo
 from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
-from deferred.log.sources import is_tracked, source_of, suggested
+from deferred.log.sources import is_tracked, suggested
 from deferred.maintenance import (
     altering,
     backfill,
     following,
+    garbage,
     importing,
     metrics,
     notices,
@@ -36,21 +36,16 @@ from deferred.maintenance import (
     views,
 )
 from deferred.maintenance import explain as explaining
-from deferred.maintenance import fresh as freshness
+from deferred.maintenance.engines import engine_of
 from deferred.maintenance.operation import Operation
-from deferred.maintenance.scenarios import ORDERS, PROPAGATE_FIRST, scenario_of
+from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.showing import Listing
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
-from deferred.spark import functions, server, session
 from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-LONGEST_RETENTION = 1_000_000
-"""Hours: a hundred years."""
 
 
 class Warehouse:
@@ -115,7 +110,7 @@ class Warehouse:
             failpoints.reached("folder of the warehouse")
             Path(settings.path).mkdir(parents=True, exist_ok=True)
         metadata = Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path)))
-        return cls(settings, metadata, _engine(settings, spark), requested_by, patience, listeners)
+        return cls(settings, metadata, engine_of(settings, spark), requested_by, patience, listeners)
 
     def close(self) -> None:
         """Close the metadata database and release Spark, which ends with the process."""
@@ -206,27 +201,18 @@ class Warehouse:
         retry undoes all of it or fails; undo leaves out rows that others have changed since, and returns them; keep
         leaves the tables as they are. Views then show the tables from there on.
         """
-        resolution = undo.resolve(self._context, transaction, how)
-        self._synced()
-        return resolution
+        return following.resolve_transaction(self._context, transaction, how)
 
     def append_changes(self, table_name: str, deletions: Any = None, insertions: Any = None) -> LedgerEntry:
         """Hand over the rows that were deleted from and inserted into a table that is tracked with log='table'."""
-        record = self._context.metadata.tables.get(table_name)
-        entry = source_of(self._context, record).append_changes(deletions, insertions)
-        following.follow(self._context, [record])
-        return entry
+        return following.append_changes(self._context, table_name, deletions, insertions)
 
     def ingest(self, table_name: str, events: Any) -> int:
         """Take in Debezium's events, as JSON texts or objects, for a table that is tracked with log='debezium'.
 
         Returns how many rows they changed: events that were taken in before change none.
         """
-        record = self._context.metadata.tables.get(table_name)
-        changed = source_of(self._context, record).ingest(events)
-        ledger.sync(self._context, [record], lambda t: transactions.recover(self._context, t))
-        following.follow(self._context, [record])
-        return changed
+        return following.ingest(self._context, table_name, events)
 
     def sync(self) -> int:
         """Find new commits of all tracked tables, and bring the views that follow every transaction up to date.
@@ -234,18 +220,7 @@ class Warehouse:
         Returns the number of new commits. If some tables cannot be read, the error that says so comes at the end: only
         the views that read those stay as they are.
         """
-        found, failures = self._synced()
-        for first in failures.values():
-            listed = " ".join(f"{name}: {error}" for name, error in failures.items())
-            raise type(first)(f"Not all tracked tables could be read; the others are up to date. {listed}")
-        return found
-
-    def _synced(self) -> tuple[int, dict[str, DeferredError]]:
-        transactions.recover_all(self._context)
-        tables = self._context.metadata.tables.all()
-        found, failures = ledger.sync_reachable(self._context, tables, lambda t: transactions.recover(self._context, t))
-        following.catch_up(self._context)
-        return found, failures
+        return following.sync(self._context)
 
     def positions(self) -> dict[str, int]:
         """Returns the newest version that the ledger knows of every tracked table and view."""
@@ -301,11 +276,7 @@ class Warehouse:
         return self._altered(name, sql, stay.replaced(**options))
 
     def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
-        done = altering.alter(self._context, name, sql, options)
-        view = self._context.metadata.views.get(name)
-        if scenario_of(view).follows_transactions:
-            scenario_of(view).makesafe(self._context, view)
-        return self._followed(done)
+        return self._followed(altering.alter(self._context, name, sql, options))
 
     def plan_alteration(self, name: str, sql: str, **options: Any) -> altering.Way:
         """Returns how `alter_view` would do it: the name of the way, and why. Nothing is written."""
@@ -353,8 +324,6 @@ class Warehouse:
 
     def refresh(self, view: str, until: Any = None, order: str = PROPAGATE_FIRST, full: bool = False) -> Operation:
         """propagate and partial_refresh, in either order: the view then shows the current state."""
-        if order not in ORDERS:
-            raise not_one_of("order", order, ORDERS)
         record = self._context.metadata.views.get(view)
         done = scenario_of(record).refresh(self._context, record, _moment(until), order, full)
         return self._followed(done)
@@ -366,14 +335,10 @@ class Warehouse:
 
         Returns the results in their order, and the failures by name: the failure of one view leaves out no other.
         """
-        known = {name: view for name in views if (view := self.find_view(name)) is not None}
-        by_table = {view.table_id: name for name, view in known.items()}
-        reads = {name: [by_table[t] for t in view.depends_on if t in by_table] for name, view in known.items()}
-        return together.side_by_side(views, reads, work)
+        return together.on_views(self._context, views, work)
 
     def _followed(self, done: Operation) -> Operation:
-        """The operation, with what went wrong in views that follow it."""
-        return replace(done, warnings=(*done.warnings, *following.catch_up(self._context, done)))
+        return following.followed(self._context, done)
 
     def rebuild(self, view: str) -> Operation:
         """Recompute a view from its tables as they are, in one atomic commit."""
@@ -400,11 +365,7 @@ class Warehouse:
         `as_of`, as they were at a time. `where` is a condition on the view's columns: only what those rows need is
         read. A plain read of a view with refresh_on_read refreshes it first if it is older than its target_lag.
         """
-        if fresh or as_of is not None:
-            return freshness.fresh_rows(self._context, view, where, _moment(as_of))
-        if reading.is_due(self._context, view):
-            self.refresh(view)
-        return reading.view_rows(self._context, view, where)
+        return reading.rows(self._context, view, fresh, where, _moment(as_of))
 
     def diff(self, view: str) -> DataFrame:
         """Returns the differential tables ∇MV and ΔMV, netted: changes computed and not yet applied."""
@@ -412,10 +373,7 @@ class Warehouse:
 
     def verify(self, view: str) -> verify.Verification:
         """Check the scenario's invariant and the minimality conditions; an error shows the first rows that differ."""
-        following.catch_up(self._context)  # a process may have died between a transaction and its followers
-        record = self._context.metadata.views.get(view)
-        with operation.recorded(self._context, "verify", record) as work, work.phase("verify"):
-            return verify.verify(self._context, record.name)
+        return verify.verify(self._context, view)
 
     def explain(self, view: str) -> explaining.Explanation:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
@@ -464,31 +422,7 @@ class Warehouse:
         Older than `retain_hours`: rows staged by finished transactions, folders that belong to no view, records of
         operations and transactions, and ledger entries before every cut of a view.
         """
-        if not isinstance(retain_hours, (int, float)) or not 0 <= retain_hours <= LONGEST_RETENTION:
-            raise InvalidInputError(
-                f"retain_hours must be a number from 0 to {LONGEST_RETENTION:,}, not {retain_hours!r}."
-            )
-        return status.gc(self._context, timedelta(hours=retain_hours))
-
-
-def _engine(settings: Settings, spark: SparkSession | None) -> Engine:
-    """The given session, the server that `deferred engine start` keeps warm, or what the configuration names.
-
-    What Spark's settings say of object stores is told to delta-rs: those that are known now, and those of the session.
-    """
-    object_store.learn({**session.defaults(), **settings.spark_conf})
-
-    def prepare(spark: SparkSession) -> None:
-        object_store.learn(session.settings_of(spark))
-        functions.register(spark, settings.functions, settings.base_folder)
-
-    if spark is not None:
-        object_store.learn(session.settings_of(spark))
-    running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
-    if running is not None:
-        return Engine(None, None, running.remote, prepare=prepare)
-    catalog = str(server.catalog_in(settings.local_folder))
-    return Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf, prepare, catalog)
+        return garbage.gc(self._context, retain_hours)
 
 
 def _moment(until: Any) -> datetime | None:

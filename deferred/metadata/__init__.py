@@ -1,7 +1,9 @@
 """The metadata room: what is tracked, what every view shows, who is working. No Spark here, no SQLAlchemy outside."""
 
 from deferred.metadata.records import (
+    Alteration,
     Cut,
+    Declared,
     Lease,
     LedgerEntry,
     OperationRecord,
@@ -17,7 +19,9 @@ from deferred.metadata.records import (
 from deferred.metadata.store import Metadata
 
 __all__ = [
+    "Alteration",
     "Cut",
+    "Declared",
     "Lease",
     "LedgerEntry",
     "Metadata",

@@ -107,6 +107,24 @@ class TransactionRecord:
 
 
 @dataclass(frozen=True)
+class Declared:
+    """The keys and references of a view's tables, as `track` was given them when the view was created."""
+
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    references: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "keys": {name: list(key) for name, key in self.keys.items()},
+            "references": {name: dict(columns) for name, columns in self.references.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Declared:
+        return cls({name: tuple(key) for name, key in value["keys"].items()}, value["references"])
+
+
+@dataclass(frozen=True)
 class RememberedDefinition:
     """What is kept of a view's query so that binding it again asks neither its tables nor Spark.
 
@@ -134,9 +152,9 @@ class RememberedDefinition:
     version created it, which did not keep them."""
     generation: str = ""
     """The folder inside the view's own in which its differential and support tables are; empty until it is altered."""
-    promises: Mapping[str, Any] | None = None
-    """The keys and references of its tables that a view which reads none of them relies on; None for all others."""
-    alteration: Mapping[str, Any] | None = None
+    promises: Declared | None = None
+    """What a view that reads no base table relies on; None for all others."""
+    alteration: Alteration | None = None
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
     filled: Mapping[str, float] | None = None
     """How many seconds filling the view has taken, and how many the model of its cost had said."""
@@ -155,8 +173,8 @@ class RememberedDefinition:
             "tidied": self.tidied,
             "settings": None if self.settings is None else dict(self.settings),
             "generation": self.generation,
-            "promises": None if self.promises is None else dict(self.promises),
-            "alteration": None if self.alteration is None else dict(self.alteration),
+            "promises": None if self.promises is None else self.promises.to_json(),
+            "alteration": None if self.alteration is None else self.alteration.to_json(),
             "filled": None if self.filled is None else dict(self.filled),
             "shared": {name: dict(table) for name, table in self.shared.items()},
         }
@@ -178,10 +196,48 @@ class RememberedDefinition:
             int(value.get("tidied") or 0),
             value.get("settings"),
             str(value.get("generation") or ""),
-            value.get("promises"),
-            value.get("alteration"),
+            None if value.get("promises") is None else Declared.from_json(value["promises"]),
+            None if value.get("alteration") is None else Alteration.from_json(value["alteration"]),
             value.get("filled"),
             dict(value.get("shared") or {}),
+        )
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A view's definition that takes the place of the one it has, and the operation that makes it.
+
+    >>> new = Alteration("7", "SELECT a FROM t", ViewOptions(), (("a", "int"),), (1,), RememberedDefinition())
+    >>> Alteration.from_json(new.to_json()) == new
+    True
+    """
+
+    id: str
+    sql: str
+    options: ViewOptions
+    columns: Columns
+    depends_on: tuple[int, ...]
+    definition: RememberedDefinition
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "sql": self.sql,
+            "options": self.options.to_dict(),
+            "columns": [list(c) for c in self.columns],
+            "depends_on": list(self.depends_on),
+            "definition": self.definition.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Alteration:
+        return cls(
+            str(value["id"]),
+            value["sql"],
+            ViewOptions.of(value["options"]),
+            tuple((name, type_) for name, type_ in value["columns"]),
+            tuple(value["depends_on"]),
+            RememberedDefinition.from_json(value["definition"]),
         )
 
 

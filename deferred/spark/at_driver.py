@@ -33,6 +33,7 @@ from deferred.algebra.operators import (
 )
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import conjuncts, is_column
+from deferred.spark.local_bags import is_compared_as_in_sql, summed
 from deferred.spark.values import LeftToSpark, holding, is_known, totals, values
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Driver:
         return self._sound(self.held(plan))
 
     def _sound(self, rows: pa.Table | None) -> pa.Table:
-        if rows is None or not all(_is_told_apart(field.type) for field in rows.schema):
+        if rows is None or not all(is_compared_as_in_sql(field.type) for field in rows.schema):
             raise LeftToSpark
         return rows
 
@@ -134,14 +135,8 @@ class Driver:
         return rows.group_by(list(plan.columns)).aggregate([]).select(list(plan.columns)) if rows.num_rows else rows
 
     def net(self, plan: Net) -> pa.Table:
-        from pyarrow import compute
-
         rows = self.rows(plan.child)
-        if not rows.num_rows:
-            return rows
-        summed = rows.group_by(list(plan.columns[:-1])).aggregate([(COUNT, "sum")])
-        summed = summed.rename_columns([COUNT if c == f"{COUNT}_sum" else c for c in summed.column_names])
-        return summed.filter(compute.not_equal(summed.column(COUNT), 0)).select(list(plan.columns))
+        return summed(rows.select(list(plan.columns))) if rows.num_rows else rows
 
     def restrict(self, plan: Restrict) -> pa.Table:
         """No key, no row: then the restricted rows need not be here."""
@@ -279,18 +274,3 @@ def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, s
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
     return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
-
-
-def _is_told_apart(type_: pa.DataType) -> bool:
-    """Whether two values of a type are the same in Arrow and in Python exactly if they are in SQL."""
-    import pyarrow as pa
-
-    kinds = (
-        pa.types.is_integer,
-        pa.types.is_boolean,
-        pa.types.is_string,
-        pa.types.is_binary,
-        pa.types.is_date,
-        pa.types.is_timestamp,
-    )
-    return any(kind(type_) for kind in (*kinds, pa.types.is_decimal, pa.types.is_null))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -11,9 +11,7 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     COUNT,
     NOT_CONTAINED,
-    alias,
     changed_rows,
-    column,
     insert_into,
     merge_by_key,
     merge_by_row,
@@ -22,18 +20,18 @@ from deferred.algebra.bags import (
     negative,
     positive,
     replace_where,
-    select,
     totals,
     unmatched,
     written_out,
 )
 from deferred.algebra.types import Columns, is_padded
 from deferred.errors import InvariantError, SparkFailure
-from deferred.spark import driver
+from deferred.spark import driver, local_bags
 from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.dialect import cast, delta_table, literal, quoted, text
+from deferred.sql import ddl
+from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +49,7 @@ def create(
 ) -> None:
     """Create an empty Delta table."""
     if _needs_mapping(columns) or not engine.create_table(path, columns, partitioned_by, properties or {}):
-        engine.write(creation("CREATE TABLE", path, columns, partitioned_by, properties))
+        engine.write(ddl.create_table(delta_table(path), columns, partitioned_by, _mapped(columns, properties)))
 
 
 def create_filled(
@@ -65,40 +63,12 @@ def create_filled(
         create(engine, path, columns, properties=properties)
         engine.commit(insert_into(delta_table(path), [name for name, _ in columns], rows), mark)
         return
-    # Casts keep what the columns of other tables are annotated with out of this one.
-    outputs = [alias(cast(column(name), type_), name) for name, type_ in columns]
-    options = [
-        exp.Property(this=exp.Literal.string(name), value=exp.Literal.string(value))
-        for name, value in (properties or {}).items()
-    ]
-    described = exp.Properties(expressions=[exp.FileFormatProperty(this=exp.Var(this="delta")), *options])
-    filled = exp.Create(this=delta_table(path), kind="TABLE", expression=select(outputs, rows), properties=described)
-    engine.commit(filled, mark)
+    engine.commit(ddl.create_filled(delta_table(path), columns, rows, properties), mark)
 
 
 def create_again(engine: Engine, path: str, columns: Columns, mark: Mark) -> None:
     """Create an empty Delta table in the place of whatever table there is, in one commit with a mark."""
-    engine.commit(creation("CREATE OR REPLACE TABLE", path, columns), mark)
-
-
-def creation(
-    words: str,
-    path: str,
-    columns: Columns,
-    partitioned_by: Sequence[str] = (),
-    properties: dict[str, str] | None = None,
-) -> str:
-    """The statement that creates a table, with column mapping only if Parquet does not allow one of the names."""
-    settings = dict(properties or {})
-    if _needs_mapping(columns):
-        settings["delta.columnMapping.mode"] = "name"
-    # As text, because the types are written as Spark names them.
-    listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
-    partitions = f" PARTITIONED BY ({', '.join(map(quoted, partitioned_by))})" if partitioned_by else ""
-    options = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in settings.items())
-    return f"{words} {text(delta_table(path))} ({listed}) USING delta{partitions}" + (
-        f" TBLPROPERTIES ({options})" if options else ""
-    )
+    engine.commit(ddl.replace_table(delta_table(path), columns, _mapped(columns)), mark)
 
 
 def replace(engine: Engine, path: str, columns: Columns, rows: exp.Query, mark: Mark) -> None:
@@ -107,11 +77,14 @@ def replace(engine: Engine, path: str, columns: Columns, rows: exp.Query, mark: 
     If one of the new names needs column mapping, the table gets that first, by a commit that changes nothing else.
     """
     if _needs_mapping(columns):
-        engine.write(
-            f"ALTER TABLE {text(delta_table(path))} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
-            f"'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5')"
-        )
+        needed = {"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+        engine.write(ddl.set_properties(delta_table(path), _mapped(columns, needed)))
     engine.replace(path, rows, mark)
+
+
+def _mapped(columns: Columns, properties: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The properties of a table with these columns: with column mapping only if Parquet does not allow a name."""
+    return {**(properties or {}), **({"delta.columnMapping.mode": "name"} if _needs_mapping(columns) else {})}
 
 
 def _needs_mapping(columns: Columns) -> bool:
@@ -122,7 +95,7 @@ def _needs_mapping(columns: Columns) -> bool:
 
 def restore(engine: Engine, path: str, version: int, mark: Mark) -> None:
     """Restore a Delta table to an earlier version, in one commit with a mark."""
-    engine.commit(f"RESTORE TABLE {text(delta_table(path))} TO VERSION AS OF {int(version)}", mark)
+    engine.commit(ddl.command("RESTORE TABLE", delta_table(path), f"TO VERSION AS OF {version}"), mark)
 
 
 def count_changes(engine: Engine, temporaries: Temporaries, changes: exp.Table) -> tuple[int, int]:
@@ -186,27 +159,27 @@ def apply_at_driver(
     """
     names = [name for name, _ in columns]
     if min(rows.column(COUNT).to_pylist(), default=1) > 0:
-        new = driver.repeated(rows.select(names), rows.column(COUNT).to_pylist())
+        new = local_bags.repeated(rows.select(names), rows.column(COUNT).to_pylist())
         return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
-    if driver.has_floats(rows.schema):
+    if local_bags.has_floats(rows.schema):
         return None
     schema = rows.select(names).schema
-    changes = {row: n for row, n in driver.counted(rows, names, COUNT).items() if n}
+    changes = {row: n for row, n in local_bags.counted(rows, names, COUNT).items() if n}
     deleted, inserted = -sum(n for n in changes.values() if n < 0), sum(n for n in changes.values() if n > 0)
     if not deleted:
-        new = driver.written_out(changes, schema)
+        new = local_bags.written_out(changes, schema)
         return (0, inserted) if not inserted or engine.append_rows(path, new, mark) else None
-    touched = among_values(driver.written_out(dict.fromkeys(changes, 1), schema), key or names)
+    touched = among_values(local_bags.written_out(dict.fromkeys(changes, 1), schema), key or names)
     found = None if touched is None else driver.held(path, touched)
     if touched is None or found is None:
         return None
     held, version = found
-    counts = driver.counted(held, names)
+    counts = local_bags.counted(held, names)
     for row, n in changes.items():
         counts[row] += n
     if min(counts.values()) < 0:
         raise _not_contained("Some", path)
-    done = engine.replace_rows(path, touched, driver.written_out(counts, schema), version, mark)
+    done = engine.replace_rows(path, touched, local_bags.written_out(counts, schema), version, mark)
     return (deleted, inserted) if done else None
 
 

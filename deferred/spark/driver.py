@@ -12,7 +12,6 @@ skips it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra.types import Columns
+from deferred.spark.local_bags import has_floats, has_floats_inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ def replace(
     table = _opened(path)
     if table is None or table.version() != seen:
         return False
-    return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_condition_text(condition))
+    return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_as_datafusion(condition))
 
 
 def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
@@ -111,8 +111,8 @@ def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
             return None
         if has_floats(pa.schema(table.schema().to_arrow())):
             return None
-        query = f"SELECT * FROM held WHERE {_condition_text(condition)} LIMIT {HELD_ROWS + 1}"
-        rows = pa.table(QueryBuilder().register("held", table).execute(query))
+        query = exp.select("*").from_("held").where(condition).limit(HELD_ROWS + 1)
+        rows = pa.table(QueryBuilder().register("held", table).execute(_as_datafusion(query)))
     except Exception:  # whatever delta-rs does not know: Spark reads it
         return None
     return None if rows.num_rows > HELD_ROWS else (rows, table.version())
@@ -221,32 +221,6 @@ def spelled(type_: pa.DataType) -> str:
     return "void" if pa.types.is_null(type_) else next(name for name in _EXACT_TYPES if exact_type(name) == type_)
 
 
-def counted(rows: pa.Table, names: Sequence[str], count: str | None = None) -> Counter[tuple[Any, ...]]:
-    """How often each row is there; `count` is the column that says so, without it each row counts once.
-
-    Values are compared by Python, so for types whose equal values are the same value: not for floating-point numbers.
-    """
-    found: Counter[tuple[Any, ...]] = Counter()
-    times = rows.column(count).to_pylist() if count else [1] * rows.num_rows
-    for row, n in zip(zip(*(rows.column(name).to_pylist() for name in names), strict=True), times, strict=True):
-        found[row] += n
-    return found
-
-
-def repeated(rows: pa.Table, counts: Sequence[int]) -> pa.Table:
-    """Each row as often as its count says."""
-    return rows if set(counts) <= {1} else rows.take([i for i, n in enumerate(counts) for _ in range(n)])
-
-
-def written_out(counts: Mapping[tuple[Any, ...], int], schema: pa.Schema) -> pa.Table:
-    """Rows as a table, each as often as it counts."""
-    import pyarrow as pa
-
-    rows = [row for row, n in counts.items() for _ in range(n)]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    return pa.table([pa.array(values, type_) for values, type_ in zip(columns, schema.types, strict=True)], schema)
-
-
 def _opened(path: str) -> DeltaTable | None:
     """A table that delta-rs writes as Spark does, None for any other.
 
@@ -287,9 +261,9 @@ def _write(table: DeltaTable, rows: pa.Table, application: str, version: int, me
     return True
 
 
-def _condition_text(condition: exp.Expr) -> str:
-    """A condition of deferred.spark.covering as DataFusion reads it: quoted names, plain literals, casts."""
-    return condition.sql(dialect="duckdb")
+def _as_datafusion(tree: exp.Expr) -> str:
+    """A condition of deferred.spark.covering, or a query with one, for DataFusion: quoted names, literals, casts."""
+    return tree.sql(dialect="duckdb")
 
 
 def _is_sound(rows: pa.Table) -> bool:
@@ -301,19 +275,6 @@ def _is_sound(rows: pa.Table) -> bool:
         if pa.types.is_floating(column.type):
             if compute.any(compute.is_nan(column)).as_py():
                 return False
-        elif _has_floats(column.type):
+        elif has_floats_inside(column.type):
             return False
     return True
-
-
-def has_floats(schema: pa.Schema) -> bool:
-    """Whether a column holds floating-point numbers, at any depth."""
-    return any(map(_has_floats, schema.types))
-
-
-def _has_floats(type_: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_nested(type_):
-        return any(_has_floats(type_.field(i).type) for i in range(type_.num_fields))
-    return bool(pa.types.is_floating(type_))

@@ -17,6 +17,7 @@ from deferred.spark import driver, session
 from deferred.spark.statements import Statement, brief, statement_text, translated
 from deferred.spark.tasks import Tasks
 from deferred.spark.temporaries import Temporaries
+from deferred.sql.ddl import command
 from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ OWN_SETTINGS = {
     # A checkpoint keeps the constraints of its columns, and Spark 4.2 fails on them ("key not found") when one of the
     # columns is pruned and a UNION follows. Without them, long delta programs are also planned in half the time.
     "spark.sql.constraintPropagation.enabled": "false",
+    # A commit with a mark makes Delta compute the state of the table's log, by default with 50 tasks: several seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
 }
 """What every session of an operation has, whatever Spark it is a session of."""
 
@@ -200,7 +203,7 @@ class Engine:
     def check(self, statement: Statement) -> None:
         """Refuse a writing statement that Spark cannot plan, without running it."""
         with self.operation() as spark, translated():
-            plan = "\n".join(row[0] for row in spark.sql(f"EXPLAIN {statement_text(statement)}").collect())
+            plan = "\n".join(row[0] for row in spark.sql(command("EXPLAIN", statement)).collect())
         failed = _UNPLANNED.match(plan)
         if failed:
             raise InvalidSQLError(f"Spark refuses the SQL: {brief(plan[failed.end() :])}")

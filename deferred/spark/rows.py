@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlglot import exp
 
 from deferred import failpoints
-from deferred.algebra.bags import select
+from deferred.algebra.bags import alias, column, select
 from deferred.errors import DeferredError, InvalidInputError, nearest
 from deferred.spark.engine import Engine
 from deferred.spark.statements import translated
-from deferred.sql.dialect import delta_table, quoted, text
+from deferred.sql.dialect import cast, delta_table, text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,7 +106,7 @@ def staged(engine: Engine, rows: DataFrame, source: Target, path: str) -> list[s
         target, type_ = types[name.casefold()]
         # A cast to VARCHAR would truncate long values; the table itself refuses them.
         wide = "string" if type_.startswith(("char", "varchar")) else type_
-        expressions.append(f"CAST({quoted(name)} AS {wide}) AS {quoted(target)}")
+        expressions.append(text(alias(cast(column(name), wide), target)))
     failpoints.reached(f"staged rows for {source.name}")
     try:
         with translated():

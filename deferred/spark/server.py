@@ -190,18 +190,25 @@ def _wait(process: subprocess.Popen[bytes], server: Server, folder: Path, timeou
 def _warm_up(server: Server) -> None:
     """Create and change a Delta table, so that the classes are loaded before the first command."""
     from pyspark.sql import SparkSession
+    from sqlglot import exp
 
+    from deferred.algebra.bags import call, insert_into, merge_by_key
     from deferred.spark.statements import translated
+    from deferred.sql.ddl import create_table
     from deferred.sql.dialect import delta_table, text
 
     with tempfile.TemporaryDirectory(prefix="deferred-") as folder, translated():
         spark = SparkSession.builder.remote(server.remote).create()
         try:
-            target = text(delta_table(f"{folder}/warm"))
-            spark.sql(f"CREATE TABLE {target} (a INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
-            spark.sql(f"INSERT INTO {target} VALUES (1)")
-            spark.sql(f"MERGE INTO {target} AS t USING (SELECT 1 AS a) AS s ON t.a = s.a WHEN MATCHED THEN DELETE")
-            spark.sql(f"SELECT * FROM table_changes_by_path('{folder}/warm', 1)").collect()
+            target, row = delta_table(f"{folder}/warm"), exp.select("1 AS a")
+            feed = call("table_changes_by_path", exp.Literal.string(f"{folder}/warm"), exp.Literal.number(1))
+            for statement in (
+                create_table(target, [("a", "int")], properties={"delta.enableChangeDataFeed": "true"}),
+                insert_into(target, ["a"], row),
+                merge_by_key(target, ["a"], ["a"], ["a"], row, None),
+                exp.select("*").from_(exp.Table(this=feed)),
+            ):
+                spark.sql(text(statement)).collect()
         finally:
             spark.stop()
 

@@ -21,7 +21,7 @@ SMALL_TABLES = {
     # Compiling a plan to Java takes longer than interpreting it for a few thousand rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 """For tables that are small themselves."""
 

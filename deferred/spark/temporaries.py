@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-LOCAL_ROWS = 10_000
+LOCAL_ROWS = 20_000
 """Up to this many rows come to the driver."""
 
 HELD_ROWS = 50_000
@@ -93,7 +93,8 @@ class Temporaries:
         """Computes a query and returns the table to read its rows from, in other queries here or once it is `ready`.
 
         `expected` is about how many rows it has. Where that is few, one job brings them to the driver; a result that
-        turns out to be large is computed again, and after it the operation expects no other small one.
+        turns out to be large is computed again, and after it the operation expects no other small one. A result of
+        unknown size is stored first, and comes to the driver if it is small.
         """
         with translated(), settings(self._spark, LITTLE if self._is_at_driver(query) else {}):
             frame = self._frame(query)
@@ -102,7 +103,11 @@ class Temporaries:
                 if rows.num_rows <= LOCAL_ROWS:
                     return self.hold(step, rows, frame.schema)
                 self._larger_than_expected = True
-            frame = checkpointed(self._spark, frame)
+            schema, frame = frame.schema, checkpointed(self._spark, frame)
+            if _is_exact_in_arrow(schema):
+                rows = frame.limit(LOCAL_ROWS + 1).toArrow()
+                if rows.num_rows <= LOCAL_ROWS:  # much was read for a small result, such as groups
+                    return self.hold(step, rows, schema)
             count = frame.count()
             if count <= BROADCAST_ROWS:
                 frame = frame.coalesce(1).hint("broadcast") if count else frame.limit(0)
@@ -114,12 +119,13 @@ class Temporaries:
         Their rows are then those of one UNION ALL, each with columns of its own and NULL in those of the others.
         """
         if len(queries) > 1 and expected <= LOCAL_ROWS and not self._larger_than_expected:
-            found = self._together(queries)
+            found = self._by_one_job(queries)
             if found is not None:
                 return found
         return {step: self.compute(step, query, expected) for step, query in queries.items()}
 
-    def _together(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
+    def _by_one_job(self, queries: Mapping[str, Statement]) -> dict[str, exp.Table] | None:
+        """The results of all queries; None where their rows are too many, or cannot come to the driver together."""
         at_driver = all(map(self._is_at_driver, queries.values()))
         with translated(), settings(self._spark, LITTLE if at_driver else {}):
             frames = [self._frame(query) for query in queries.values()]
@@ -187,7 +193,7 @@ class Temporaries:
             return self._named(step, frame, Result(rows.num_rows, rows, schema))
 
     def copy(self, step: str, result: exp.Table) -> exp.Table:
-        """Gives a computed result another name, under which it stays when the first one is computed anew."""
+        """Gives a computed result another name, under which it stays when the first one is computed again."""
         known = self._results[result.name]
         if known.rows is not None and known.schema is not None:
             return self.hold(step, known.rows, known.schema)

@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.linking import filtered
-from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, SetOperation, UnionAll, Values
+from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, UnionAll, Values
 from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.set_operation import EXCEPT, INTERSECT, SetOperation
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
@@ -401,7 +402,7 @@ class Binder:
             plan = UnionAll(tuple(plans), ids)
             plan = plan if every else Distinct(plan)
         else:
-            kind = "EXCEPT" if isinstance(node, exp.Except) else "INTERSECT"
+            kind = EXCEPT if isinstance(node, exp.Except) else INTERSECT
             plan = SetOperation(plans[0], plans[1], kind, every, ids)
         return self.with_order_and_limit(node, Relation(plan, scope))
 

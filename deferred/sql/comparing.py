@@ -14,7 +14,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.bags import alias, call, column
 from deferred.algebra.scalar import all_true, conjunction, conjuncts
-from deferred.sql.dialect import parse_query, seen, text
+from deferred.sql.dialect import parse_query, text, without_comments
 from deferred.sql.functions import GENERATORS
 
 
@@ -44,7 +44,7 @@ def compared(old: str, new: str, names: Sequence[str]) -> OfView | Difference | 
     Difference(added=('SELECT a FROM t WHERE a > 2 AND (a <= 3 OR a IS NULL)',), removed=('SELECT a FROM t WHERE \
 a > 3 AND (a <= 2 OR a IS NULL)',))
     """
-    before, after = parse_query(seen(old)), parse_query(seen(new))  # without comments
+    before, after = parse_query(without_comments(old)), parse_query(without_comments(new))
     return _of_view(before, after, names) or _difference(before, after)
 
 

@@ -111,7 +111,7 @@ def check_length(sql: str) -> None:
     """Refuse a text that nobody has written."""
     if len(sql) > LONGEST:
         raise InvalidSQLError(
-            f"The SQL has {len(sql):,} characters; at most {LONGEST:,} are taken. Put data into a table."
+            f"The SQL has {len(sql):,} characters; at most {LONGEST:,} are allowed. Put data into a table."
         )
 
 
@@ -143,15 +143,15 @@ def tokens(sql: str) -> list[Token]:
         return list(ViewSQL().tokenize(sql))
 
 
-def seen(sql: str) -> str:
+def without_comments(sql: str) -> str:
     r"""The text with a blank for everything that the parser passes over: comments, and unusual spaces.
 
     Spark reads some comments differently (a backslash before the end of a line continues one), so a text could have a
     part that only one of the two sees. Lines and columns stay as they are.
 
-    >>> seen("SELECT a -- b \\\nFROM t /* c */ WHERE s = '--'")
+    >>> without_comments("SELECT a -- b \\\nFROM t /* c */ WHERE s = '--'")
     "SELECT a       \nFROM t         WHERE s = '--'"
-    >>> seen("VALUES (-0.5D, 10L)")
+    >>> without_comments("VALUES (-0.5D, 10L)")
     'VALUES (-0.5D, 10L)'
     """
     pieces: list[str] = []
@@ -402,7 +402,7 @@ def own_scalar(sql: str) -> exp.Expr:
     'WHERE (ts < now() - INTERVAL 1 DAY 2 HOURS)'
     """
     refuse_outside(parse_scalar(sql))
-    return verbatim(f"({seen(sql).strip()})")
+    return verbatim(f"({without_comments(sql).strip()})")
 
 
 def cast(value: exp.Expr, type_: str) -> exp.Expr:
@@ -411,4 +411,9 @@ def cast(value: exp.Expr, type_: str) -> exp.Expr:
     >>> text(cast(exp.column("a"), "string collate UTF8_LCASE"))
     'CAST(a AS string collate UTF8_LCASE)'
     """
-    return exp.Cast(this=value, to=exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=type_))
+    return exp.Cast(this=value, to=spark_type(type_))
+
+
+def spark_type(name: str) -> exp.DataType:
+    """A type by the name that Spark gives it, written out unchanged."""
+    return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=name)

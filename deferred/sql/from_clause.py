@@ -33,11 +33,7 @@ def source(binder: Binder, node: exp.Select, ctes: Mapping[str, Relation]) -> Re
         result = Relation(Values((one,), ((exp.Literal.number(1),),)), Scope(()))
     else:
         result = relation(binder, clause.this, ctes)
-    for join in node.args.get("joins") or []:
-        result = joined(binder, result, join, ctes)
-    for view in node.args.get("laterals") or []:
-        result = generators.lateral_view(binder, result, view)
-    return result
+    return _with_joins(binder, result, node, ctes)
 
 
 def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
@@ -61,6 +57,11 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
         raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}.", at=node)
     for pivot in node.args.get("pivots") or []:
         result = pivoting.pivoted(binder, result, pivot, ctes)
+    return _with_joins(binder, result, node, ctes)
+
+
+def _with_joins(binder: Binder, result: Relation, node: exp.Expr, ctes: Mapping[str, Relation]) -> Relation:
+    """An item of FROM with what is joined to it, in order."""
     for join in node.args.get("joins") or []:
         result = joined(binder, result, join, ctes)
     for view in node.args.get("laterals") or []:

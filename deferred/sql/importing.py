@@ -67,9 +67,9 @@ def read_models(path: str | Path, select: Sequence[str] = ()) -> list[Model]:
     elif path.suffix == ".sql":
         found = [_from_file(path)]
     else:
-        raise InvalidInputError(f"{path} is no dbt project, manifest.json, .sql file or folder of such files.")
+        raise InvalidInputError(f"{path} is neither a dbt project, a manifest.json, a .sql file nor a folder of them.")
     taken = [model for model in found if not model.stored or model.is_selected(select)]
-    models = [model for model in _together(taken) if model.stored]
+    models = [model for model in _in_order(taken) if model.stored]
     if not models:
         raise InvalidInputError(f"{path} has no model that stores rows{' and is selected' if select else ''}.")
     return models
@@ -86,7 +86,7 @@ def _from_manifest(file: Path) -> list[Model]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The manifest {file} cannot be read: {error}.") from None
     except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"{file} is no manifest of dbt; `dbt compile` writes target/manifest.json.") from None
+        raise ConfigurationError(f"{file} is not a dbt manifest; `dbt compile` writes target/manifest.json.") from None
     return [_from_node(node, file) for node in nodes.values() if node.get("resource_type") in ("model", "snapshot")]
 
 
@@ -215,7 +215,7 @@ def _from(first: Token, found: Sequence[Token], text: str) -> str:
 # ---- models that read each other
 
 
-def _together(models: Iterable[Model]) -> list[Model]:
+def _in_order(models: Iterable[Model]) -> list[Model]:
     """The models, each after those that it reads, with what they read of each other under the names of views."""
     by_relation: dict[tuple[str, ...], Model] = {}
     names: dict[str, Model] = {}

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.errors import InvalidSQLError
-from deferred.sql.dialect import parse_statement, quoted, seen, text
+from deferred.sql.dialect import parse_statement, quoted, text, without_comments
 from deferred.sql.outside import refuse_outside
 from deferred.sql.tables import named_tables
 
@@ -24,7 +24,7 @@ def pinned(sql: str, source: Source) -> str:
     >>> pinned("SELECT t.a FROM t JOIN u AS x ON t.a = x.a", lambda path: "p." + path[0])
     'SELECT t.a FROM p.t AS `t` JOIN p.u AS x ON t.a = x.a'
     """
-    sql = seen(sql)
+    sql = without_comments(sql)
     statement = parse_statement(sql, verbatim=True)
     refuse_outside(statement)
     edits: list[tuple[int, int, str]] = []
@@ -82,7 +82,7 @@ def with_fresh_views(sql: str) -> tuple[str, dict[str, FreshView]]:
     >>> text.replace(name, "V"), views[name]
     ('SELECT a FROM V AS `v` WHERE v.a = 7 AND a IN (SELECT b FROM t)', FreshView(name='v', where='a = 7'))
     """
-    sql = seen(sql)
+    sql = without_comments(sql)
     statement = parse_statement(sql, verbatim=True)
     edits: list[tuple[int, int, str]] = []
     views: dict[str, FreshView] = {}

@@ -176,11 +176,11 @@ def _with_one_zero(binder: Binder, plan: Plan) -> Plan:
 def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every: bool) -> None:
     """Refuse columns in which SQL equates different values, or whose values it does not compare."""
     for name, type_ in zip(names, types, strict=True):
-        told_apart = not equality_is_coarser(type_) or (type_.lower() in FLOATING and not every)
-        if not told_apart or has_no_order(type_):
+        is_exact = not equality_is_coarser(type_) or (type_.lower() in FLOATING and not every)
+        if not is_exact or has_no_order(type_):
             raise UnsupportedSQLError(
                 f"Column {name} of the recursion {label} is {type_}: rounds end when they find no new row, and values "
-                f"of this type are not told apart reliably. CAST it to another type, such as DECIMAL or STRING."
+                f"of this type cannot be compared reliably. CAST it to another type, such as DECIMAL or STRING."
             )
 
 
@@ -239,7 +239,7 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
     uses = visit(plan)
     if not uses:
         raise InvalidSQLError(
-            f"A branch of the recursion {reference.label} names something else {reference.label}; give it another name."
+            f"A branch of the recursion {reference.label} uses its name for something else; rename that."
         )
     if uses > 1 and every:
         raise UnsupportedSQLError(

@@ -54,7 +54,7 @@ def refuse_words_that_vary(query: exp.Expr, known: Collection[str]) -> None:
         word = node.name.lower()
         if len(node.parts) == 1 and word in WITHOUT_PARENTHESES and word not in known:
             raise NondeterministicSQLError(
-                f"{node.name} is no column here, so it is a call whose value changes, and a view may not contain it.",
+                f"{node.name} is not a column here, so it is a call whose value changes: a view may not contain it.",
                 at=node,
             )
 

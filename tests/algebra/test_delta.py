@@ -15,7 +15,7 @@ from deferred.algebra.paper.evaluate import Table, evaluate, outcome, run_progra
 from deferred.algebra.paper.figure2 import differential, log
 from deferred.algebra.plan import Keys
 from deferred.algebra.scalar import column, conjunction
-from deferred.algebra.strategy import support_tables
+from tests.fuzz.on_evaluator import kept_at
 
 from . import strategies as s
 
@@ -49,15 +49,11 @@ def test_signed_change_is_the_difference_of_two_evaluations(query, state):
 @given(s.keeping_queries(), s.logged_states())
 def test_support_tables_follow_and_give_the_same_change(query, state):
     """What is kept at s_i and moved to s_c is what would be kept at s_c; the change read from it is the change."""
-    past = s.past_state(state)
-
-    def kept(at):
-        return {name: Table(plan.columns, evaluate(plan, at)) for name, plan in support_tables(query).items()}
-
     tables = changed(state)
-    found = outcome(differentiate(query, tables), state, s.net_changes(state, tables), kept(past))
+    kept = kept_at(query, s.past_state(state))
+    found = outcome(differentiate(query, tables), state, s.net_changes(state, tables), kept)
     assert found.change == expected(query, state)
-    assert found.supports == kept(state)
+    assert found.supports == kept_at(query, state)
 
 
 @given(s.paper_queries(), s.logged_states())

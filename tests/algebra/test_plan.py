@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from deferred.algebra import operators, plan
+from deferred.algebra import nodes, operators
 from deferred.algebra.bags import COUNT
+from deferred.algebra.nodes import Derived
 from deferred.algebra.operators import (
     Change,
     Filter,
@@ -22,7 +23,7 @@ from deferred.algebra.operators import (
     Temporary,
 )
 from deferred.algebra.operators.signed import Summed
-from deferred.algebra.plan import FLAGS, PARTS, Derived, Keys, Plan, free, transformed
+from deferred.algebra.plan import FLAGS, PARTS, Keys, Plan, free, transformed
 from deferred.algebra.scalar import column
 from tests.algebra import strategies
 
@@ -35,8 +36,8 @@ def subclasses(of: type[Plan]) -> list[type[Plan]]:
 
 
 def is_operator(node: type[Plan]) -> bool:
-    """What is defined beside `Plan` are bases of operators, none of them an operator."""
-    return node.__module__.startswith("deferred.") and node.__module__ != plan.__name__
+    """What is defined in `nodes` are bases of operators, none of them an operator."""
+    return node.__module__.startswith("deferred.") and node.__module__ != nodes.__name__
 
 
 OPERATORS = sorted(filter(is_operator, set(subclasses(Plan))), key=lambda c: c.__name__)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from deferred.algebra.operators.scan import tables_of
-from deferred.algebra.sharing import Sharing, over_shared
+from deferred.algebra.paper.evaluate import evaluate
+from deferred.algebra.sharing import VIEW, Sharing, over_shared, over_view
 from deferred.sql.bind import Bound
-from tests.algebra.operators.cases import database
+from tests.algebra.operators.cases import STATE, database
 
 GROUPS = "SELECT a, COUNT(*) AS n, SUM(b) AS s FROM t GROUP BY a"
 CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a)"
@@ -69,6 +72,24 @@ def test_what_is_not_kept_is_read(name: str) -> None:
         assert tables_of(over_shared(after.plan, shared)) == tables
 
 
-def test_a_table_that_was_tracked_anew_is_another_one() -> None:
+def test_a_table_that_was_tracked_again_is_another_one() -> None:
     before = database().bind(GROUPS)
     assert Sharing(before.plan, before.types, before.types, frozenset()).shared(before.plan) == {}
+
+
+TWICE = "WITH c AS (SELECT a, b FROM t) SELECT p.a, p.b, q.a AS c, q.b AS d FROM c AS p JOIN c AS q ON p.a >= q.b"
+ADDED = {
+    "a condition": ("SELECT a, b FROM t", "SELECT a, b FROM t WHERE a < b"),
+    "a join": ("SELECT a, b FROM t", "SELECT t.a, u.c FROM t JOIN u ON t.b = u.b"),
+    "a condition on a query that is used twice": (TWICE, f"{TWICE} WHERE q.a >= p.b"),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_added_to_a_view_is_computed_from_its_rows(name: str) -> None:
+    old, new = (database().bind(sql) for sql in ADDED[name])
+    plan = over_view(Sharing(old.plan, old.types, new.types, frozenset(new.tables)), new.plan)
+    assert plan is not None
+    rows = {VIEW: evaluate(old.plan, STATE)}
+    assert evaluate(plan, STATE, temporaries=rows) == evaluate(new.plan, STATE)
+    assert evaluate(new.plan, STATE) not in (Counter(), *rows.values())

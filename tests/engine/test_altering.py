@@ -1,4 +1,4 @@
-"""Views whose definition changes: every way gives the view that would be made anew, and the views above follow."""
+"""Views whose definition changes: every way gives the view that would be created from scratch, and the views above follow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_of_s_i(wh: Any, sql: str) -> Any:
     return recomputed(wh, sql, {t.name: view.shown.versions[t.id] for t in wh.base_tables() if t.id in view.depends_on})
 
 
-def test_every_way_gives_the_view_made_anew(tables: Any) -> None:
+def test_every_way_gives_the_view_created_from_scratch(tables: Any) -> None:
     wh = tables
     wh.create_view("v", START, refresh_policy="incremental")
     place = mv(wh, "v")

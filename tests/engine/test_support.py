@@ -157,4 +157,4 @@ def test_what_reads_everything_reads_what_is_kept(warehouse: Any, sales: str) ->
             warehouse.verify(name)
         assert_fresh(warehouse, *OVER_EVERYTHING)
     strategies = [operation.strategy for operation in warehouse.history("numbered") if operation.strategy]
-    assert strategies == ["incremental", "full"], "the table was made anew, once"
+    assert strategies == ["incremental", "full"], "the table was made again, once"

@@ -68,7 +68,7 @@ def test_a_change_goes_up_only_as_far_as_something_becomes_good_or_bad(shop: Any
 
 
 def test_a_view_begins_and_ends_to_keep_counts(shop: Any) -> None:
-    """Counts that were not kept for a while are made anew: nothing brought them along."""
+    """Counts that were not kept for a while are made again: nothing brought them along."""
     wh = shop
     wh.create_view("buyers", BUYERS, refresh_policy="incremental")
     for maintain, changes in (

@@ -246,6 +246,12 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node.copy()
 
 
+def report(case: Case, failure: Failure, seconds: float = 60, database: AnyDatabase | None = None) -> str:
+    """The failure, and the script of a small case that fails in the same way."""
+    small = shrink(case, failure.kind, seconds, database)
+    return f"seed {case.seed}: {failure}\n\n{script(small, failure)}"
+
+
 def script(case: Case, failure: Failure) -> str:
     """A complete program that shows the failure."""
     schemas = "".join(

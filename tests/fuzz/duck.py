@@ -6,6 +6,7 @@ import datetime
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ class DuckRenderer(Renderer):
 def with_fixpoints(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
     """The query around the outermost WITH RECURSIVE, whose expressions are temporary tables under their names.
 
-    Naive evaluation, which knows nothing of changes: a set is computed anew from itself until it stays; of a bag each
+    Naive evaluation, which knows nothing of changes: a set is computed again from itself until it stays; of a bag each
     level is computed from the one before.
     """
     query = sqlglot.parse_one(sql, read=ViewSQL)
@@ -345,6 +346,15 @@ class Database(ReadableLeaves):
                 same = " AND ".join(f's."{k}" IS NOT DISTINCT FROM n."{k}"' for k in upkeep.keys)
                 self.connection.execute(f'DELETE FROM "{name}" AS s USING ({touched}) AS n WHERE {same}')
             self.connection.execute(f'INSERT INTO "{name}" BY NAME {rows}')
+
+    @contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """While it lasts, the base tables cannot be read: they have other names."""
+        for name in self.schemas:
+            self.connection.execute(f'ALTER TABLE "{name}" RENAME TO "{name} away"')
+        yield
+        for name in self.schemas:
+            self.connection.execute(f'ALTER TABLE "{name} away" RENAME TO "{name}"')
 
     def close(self) -> None:
         self.connection.close()

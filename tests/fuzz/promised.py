@@ -2,7 +2,7 @@
 
 Tables form a random graph of references. Changes insert, delete and update rows: what is deleted is referred to by
 nothing that stays; what is inserted refers to rows that are there. Updates are of any column but the key, so some of
-them are exposed: a guard must find these, and then the view is computed anew, as propagate does.
+them are exposed: a guard must find these, and then the view is recomputed, as propagate does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 from deferred.algebra.operators import Aggregate
 from deferred.algebra.operators.in_view import shared_rows
@@ -239,7 +238,7 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
                 db.drop_from_log(name, condition)
         where = f"{state} → {new}"
         state, fresh = new, db.query(sql)
-        with _OutOfReach(db):
+        with db.out_of_reach():
             delta = db.preview(bound, changed)
             found = db.guarded(bound, changed)
             db.move(bound, changed)
@@ -294,7 +293,7 @@ def check_from_view(seed: int, seen: Seen) -> None:
         db.log(name, net)
         db.replace(name, Counter(new[name]))
     fresh = db.query(sql)
-    with _OutOfReach(db):
+    with db.out_of_reach():
         found = db.run(program)
     kinds = {guard.kind for guard, _ in found.broken}
     seen.views += 1
@@ -311,21 +310,6 @@ def check_from_view(seed: int, seen: Seen) -> None:
 def _is_a_join(sql: str) -> bool:
     words = ("DISTINCT", "GROUP BY", "LEFT", "SUM(", "COUNT(", "MIN(", "AVG(")
     return " JOIN " in sql and not any(word in sql for word in words)
-
-
-class _OutOfReach:
-    """While it lasts, the base tables of a database cannot be read: they have other names."""
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
-
-    def __enter__(self) -> None:
-        for name in NAMES:
-            self.db.connection.execute(f'ALTER TABLE "{name}" RENAME TO "{name} away"')
-
-    def __exit__(self, *_: Any) -> None:
-        for name in NAMES:
-            self.db.connection.execute(f'ALTER TABLE "{name} away" RENAME TO "{name}"')
 
 
 def _judge(found: list[tuple[Guard, Counter[Row]]], seen: Seen, where: str) -> None:

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from deferred.algebra.delta import differentiate
-from deferred.algebra.paper.evaluate import Table, evaluate, outcome
-from deferred.algebra.strategy import support_tables
-from tests.algebra.strategies import signed
-from tests.fuzz.check import Failure, check, script, shrink
+from tests.fuzz.check import Failure, check, report
 from tests.fuzz.duck import Database
+from tests.fuzz.on_evaluator import check_on_evaluator
 from tests.fuzz.recursive import ABOVE, GRAPHS, SCHEMAS, SET_STEPS, STARTS, STEPS, RecursiveGenerator
 
 SEEDS = range(300)
@@ -38,20 +35,7 @@ def test_views_equal_their_fixpoint(first: int, database: Database) -> None:
     for seed in SEEDS[first : first + PART]:
         case = RecursiveGenerator(seed).case()
         bound = database.bind(case.query)
-        state = {name: Table(tuple(c for c, _ in SCHEMAS[name]), Counter(rows)) for name, rows in case.initial.items()}
-        kept = {name: Table(plan.columns, evaluate(plan, state)) for name, plan in support_tables(bound.plan).items()}
-        for number, step in enumerate(case.steps, start=1):
-            before, changes = evaluate(bound.plan, state), {}
-            for name, change in step.items():
-                columns, rows = state[name]
-                state[name] = Table(columns, rows - Counter(change.deleted) + Counter(change.inserted))
-                changes[name] = Table(columns, signed(state[name].rows, rows))
-            found = outcome(differentiate(bound.plan, step, bound.types), state, changes, kept)
-            what = f"seed {seed}, step {number}: {case.query}"
-            assert found.change == signed(evaluate(bound.plan, state), before), what
-            kept = dict(found.supports)
-            for name, plan in support_tables(bound.plan).items():
-                assert kept[name].rows == evaluate(plan, state), f"{what}: {name}"
+        check_on_evaluator(case, bound, bound.plan)
 
 
 @pytest.mark.slow
@@ -62,8 +46,7 @@ def test_views_equal_their_fixpoint_on_duckdb(database: Database) -> None:
         try:
             check(case, database)
         except Failure as failure:
-            small = shrink(case, failure.kind, 60, database)
-            pytest.fail(f"seed {seed}: {failure}\n\n{script(small, failure)}")
+            pytest.fail(report(case, failure, database=database))
 
 
 def test_every_construct_occurs() -> None:

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from deferred.algebra.delta import differentiate
-from deferred.algebra.paper.evaluate import Table, evaluate, outcome
-from deferred.algebra.strategy import support_tables
-from tests.algebra.strategies import signed
-from tests.fuzz.check import Failure, check, script, shrink
+from tests.fuzz.check import Failure, check, report
 from tests.fuzz.duck import Database
+from tests.fuzz.on_evaluator import check_on_evaluator
 from tests.fuzz.on_spark import SparkDatabase
 from tests.fuzz.trees import CONSTRUCTS, SCHEMAS, TreeGenerator
 
@@ -38,22 +35,8 @@ def test_views_equal_their_recomputation(first: int, database: Database) -> None
     """On the reference evaluator; what is right is said by the plan without any tree."""
     for seed in SEEDS[first : first + PART]:
         case = TreeGenerator(seed).case()
-        plain, bound = database.bind(case.query).plan, database.bind(case.query, case.maintain)
-        state = {name: Table(tuple(c for c, _ in SCHEMAS[name]), Counter(rows)) for name, rows in case.initial.items()}
-        kept = {name: Table(plan.columns, evaluate(plan, state)) for name, plan in support_tables(bound.plan).items()}
-        assert evaluate(bound.plan, state) == evaluate(plain, state), f"seed {seed}: {case.query}"
-        for number, step in enumerate(case.steps, start=1):
-            before, changes = evaluate(plain, state), {}
-            for name, change in step.items():
-                columns, rows = state[name]
-                state[name] = Table(columns, rows - Counter(change.deleted) + Counter(change.inserted))
-                changes[name] = Table(columns, signed(state[name].rows, rows))
-            found = outcome(differentiate(bound.plan, step, bound.types), state, changes, kept)
-            what = f"seed {seed}, step {number}: {case.query}"
-            assert found.change == signed(evaluate(plain, state), before), what
-            kept = dict(found.supports)
-            for name, plan in support_tables(bound.plan).items():
-                assert kept[name].rows == evaluate(plan, state), f"{what}: {name}"
+        plain = database.bind(case.query).plan
+        check_on_evaluator(case, database.bind(case.query, case.maintain), plain)
 
 
 def test_views_equal_their_recomputation_on_duckdb(database: Database) -> None:
@@ -63,8 +46,7 @@ def test_views_equal_their_recomputation_on_duckdb(database: Database) -> None:
         try:
             check(case, database)
         except Failure as failure:
-            small = shrink(case, failure.kind, 60, database)
-            pytest.fail(f"seed {seed}: {failure}\n\n{script(small, failure)}")
+            pytest.fail(report(case, failure, database=database))
 
 
 @pytest.mark.slow

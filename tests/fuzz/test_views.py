@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.aggregates import ARGUMENTS, calls, exact
 from tests.fuzz.case import FAMILIES, Case, Change
-from tests.fuzz.check import Failure, check, script, shrink, smaller_queries
+from tests.fuzz.check import Failure, check, report, script, shrink, smaller_queries
 from tests.fuzz.run import SHARED, Result, case_of, run
 from tests.fuzz.spark_generator import CONSTRUCTS, spark_case_of
 
@@ -35,8 +35,7 @@ def test_views_equal_their_recomputation(first: int, seen: Result) -> None:
     seeds = SEEDS[first : first + PART]
     for case, failure in run(seeds, seen):
         if failure is not None:
-            small = shrink(case, failure.kind)
-            pytest.fail(f"{failure}\n\n{script(small, failure)}")
+            pytest.fail(report(case, failure))
     print(
         f"seeds {seeds[0]} to {seeds[-1]}: {seen.checked} views so far, {seen.refused} refused, "
         f"{seen.skipped} that DuckDB cannot run"

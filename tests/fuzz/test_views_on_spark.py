@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz.case import random_schemas
-from tests.fuzz.check import Failure, Skipped, check, script, shrink
+from tests.fuzz.check import Failure, Skipped, check, report
 from tests.fuzz.on_spark import SparkDatabase
 from tests.fuzz.run import SHARED, case_of
 from tests.fuzz.spark_generator import spark_case_of
@@ -41,6 +41,5 @@ def test_views_equal_their_recomputation(spark: Any) -> None:
             skipped += 1
             assert skipped < WANTED / 4, "too many views that Spark cannot run"
         except Failure as failure:
-            small = shrink(case, failure.kind, 120, database)
-            pytest.fail(f"seed {seed - 1}: {failure}\n\n{script(small, failure)}")
+            pytest.fail(report(case, failure, 120, database))
     print(f"seeds {FIRST} to {seed - 1}: {checked} views, {skipped} that Spark cannot run")

@@ -134,7 +134,7 @@ MALFORMED = [
     ({"payload": 3}, "payload that is not an object"),
     ({"id": 1, "name": "x"}, "has no source, so its position is not known"),
     ({"op": "c", "after": row(1), "source": {"db": "shop"}}, "has no position: .* only db"),
-    ({"op": "c", "after": row(1), "source": {"lsn": "later"}}, "lsn = 'later', which is no number"),
+    ({"op": "c", "after": row(1), "source": {"lsn": "later"}}, "lsn = 'later', which is not a number"),
     ({"op": "c", "after": row(1), "source": {"ts_ms": 1}}, r"position of another kind \(ts_ms\).*\(lsn\)"),
     (event("x", 1, after=row(1)), "has op 'x'.*without ExtractNewRecordState"),
     (event("c", 1), "has op 'c' and no row"),

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from deferred.algebra.bags import COUNT
 from deferred.log import small_changes as module
 from deferred.log.delta_log import FEED, DeltaLog
-from deferred.log.small_changes import netted, small_changes
+from deferred.log.small_changes import small_changes
+from deferred.spark.local_bags import netted
 
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
 COLUMNS = (("a", "bigint"), ("s", "string"))
@@ -80,7 +81,7 @@ def test_changes_are_the_difference_of_two_versions(
     wanted.subtract(old)
     found = read(path, after, upto)
     assert found is None or found == {row: n for row, n in wanted.items() if n}
-    assert found is not None or "overwrite" in dict(steps)  # of which delta-rs writes the columns anew
+    assert found is not None or "overwrite" in dict(steps)  # of which delta-rs writes new columns
 
 
 def rewritten(path: Path, version: int, change: Callable[[dict[str, Any]], None]) -> None:

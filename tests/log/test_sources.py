@@ -141,9 +141,7 @@ def test_the_changes_of_a_feed_are_signed_and_netted(context: Context, tmp_path:
     )
 
 
-def test_a_commit_that_partitions_the_table_anew_is_read_from_the_table_itself(
-    context: Context, tmp_path: Path
-) -> None:
+def test_a_commit_that_repartitions_the_table_is_read_from_the_table_itself(context: Context, tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array([1, 2], pa.int32()), "b": pa.array([1, 2], pa.int32())})
     for mode, partitions in (("append", ()), ("append", ()), ("overwrite", ("a",)), ("append", ("a",))):
         more = {"schema_mode": "overwrite"} if mode == "overwrite" else {}

@@ -123,7 +123,7 @@ def test_the_commits_of_a_transaction_have_one_time(root: Path, tmp_path: Path) 
 
 
 def test_something_else_in_the_place_of_a_table(root: Path) -> None:
-    """A database that was begun anew gives ids again: no view is recovered over another table."""
+    """A database that starts empty gives ids again: no view is recovered over another table."""
     with opened(root, "other") as context:
         with pytest.raises(MetadataError, match="deferred recover"):
             check_free(context, "another")

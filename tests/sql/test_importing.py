@@ -96,12 +96,12 @@ def test_files(tmp_path: Path) -> None:
 
 def test_what_is_no_project(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(ConfigurationError, match="no manifest of dbt"):
+    with pytest.raises(ConfigurationError, match="not a dbt manifest"):
         read_models(tmp_path / "manifest.json")
     (tmp_path / "dbt_project.yml").write_text("name: x")
     with pytest.raises(ConfigurationError, match="dbt compile"):
         read_models(tmp_path)
-    with pytest.raises(InvalidInputError, match="is no dbt project"):
+    with pytest.raises(InvalidInputError, match="is neither a dbt project"):
         read_models(tmp_path / "x.csv")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.sql").write_text("SELECT a FROM y")

@@ -8,7 +8,7 @@ import pytest
 
 from deferred.errors import DeferredError, InvalidSQLError, NondeterministicSQLError, UnsafeSQLError
 from deferred.sql.bind import bind
-from deferred.sql.dialect import own_scalar, parse_query, seen
+from deferred.sql.dialect import own_scalar, parse_query, without_comments
 from deferred.sql.outside import FORBIDDEN, FORMATS
 from deferred.sql.pin import pinned
 from deferred.sql.refusing import refuse_words_that_vary
@@ -167,7 +167,7 @@ def test_spark_sees_what_the_parser_sees(sql: str) -> None:
     """Nothing but tokens is left, and they are the same ones, at the same places."""
     from deferred.sql.dialect import ViewSQL
 
-    text = seen(sql)
+    text = without_comments(sql)
     assert len(text) == len(sql)
     before, after = ([(t.token_type, t.text, t.start) for t in ViewSQL().tokenize(s)] for s in (sql, text))
     assert before == after

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.aggregates.calls import ignores_copies, over_nothing
+from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.outer_join import LEFT, OuterJoin
 from deferred.algebra.operators.project import Project, needed_outputs, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import Recomputed, Strategy, SupportTables
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
+from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.counts import NEW, OLD, changed_rows, counts_of_both_states, once
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar
 from deferred.algebra.strategy import TOUCHED_ROWS, Keeping, Strategy, SupportTables
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
+from deferred.algebra.nodes import RowByRow, Unary
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, columns_of, conjunction, conjuncts
 
 if TYPE_CHECKING:

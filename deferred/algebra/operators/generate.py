@@ -11,9 +11,10 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
+from deferred.algebra.nodes import Barrier, RowByRow, Unary
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:

@@ -7,24 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from sqlglot import exp
-
 from deferred.algebra.bags import COUNT
+from deferred.algebra.nodes import AtHand
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Demands, Keys, Plan
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import Stateful, Strategy, SupportTables
+from deferred.algebra.strategy import Stateful, Strategy
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
-    from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -43,7 +40,7 @@ def shared_rows(support: str, columns: Sequence[str]) -> Temporary:
 
 
 @dataclass(frozen=True)
-class AtHand(Stateful):
+class HeldRows(Stateful):
     """The node's rows are among others that are at hand; `shown` pairs its columns with theirs."""
 
     shown: tuple[tuple[str, str], ...]
@@ -77,7 +74,7 @@ class AtHand(Stateful):
 
 
 @dataclass(frozen=True)
-class InView(AtHand):
+class InView(HeldRows):
     """Each row of the node is in one row of the view, of which `view` are all columns."""
 
     name: ClassVar[str] = "in the view"
@@ -89,7 +86,7 @@ class InView(AtHand):
 
 
 @dataclass(frozen=True)
-class InShared(AtHand):
+class InShared(HeldRows):
     """The node is Π(σ(T)) of an auxiliary table T that several views share: `columns` are T's, `condition` is σ's."""
 
     name: ClassVar[str] = "shared auxiliary table"
@@ -105,52 +102,24 @@ class InShared(AtHand):
 
 
 @dataclass(frozen=True, eq=False)
-class Seen(Barrier, Unary):
+class Seen(AtHand):
     """E, of which both states are at hand: every row is in exactly one row of the view, or E is part of a shared table.
 
     An E that is in the view refers, directly or through others, to all other tables of the view: each of its rows that
     is in the view is there once. `bitwise` has the types of the columns in which SQL equates different values.
     """
 
-    seen: AtHand
+    seen: HeldRows
     bitwise: Mapping[str, str]
-
-    row_by_row = False
-    in_recursion = True
-    one_row = False
-    looked_up_by = ()
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
-
-    @property
-    def unique_key(self) -> tuple[str, ...] | None:
-        return None
-
-    def origin(self, name: str) -> Origin | None:
-        return None
-
-    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        return (frozenset(self.columns),)
-
-    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
-        return self.with_children(children)
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E), netted: what is at hand changes with the view, or by itself."""
         change = d.delta(self.child)
         return None if change is None else d.shared(Net(change, self.bitwise))
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
     @property
     def strategy(self) -> Strategy:
         return self.seen
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
 
     def reads(self, labels: Labels) -> str:
         where = "the view's own rows" if isinstance(self.seen, InView) else "rows of a shared auxiliary table"
@@ -161,21 +130,3 @@ class Seen(Barrier, Unary):
 
     def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
         return [asked]
-
-    def known(self, c: Conditions) -> Conjunction:
-        return c.facts_of(self.child)
-
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
-
-    def labelled(self, labels: Labels) -> Mapping[str, str]:
-        return {}
-
-    def notation(self, labels: Labels) -> str:
-        return labels.text(self.child)
-
-    def evaluate(self, e: Evaluation) -> Bag:
-        return e(self.child)
-
-    def sql(self, w: Writer) -> exp.Query:
-        return w.query(self.child)

@@ -11,11 +11,12 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
+from deferred.algebra.nodes import Nary
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import Project, minus, pick, signed
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import union, united
-from deferred.algebra.plan import Conjunction, Demands, Keys, Nary, Origin, Plan, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import (
     Scalar,
     column,

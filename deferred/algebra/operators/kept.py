@@ -10,22 +10,20 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
+from deferred.algebra.nodes import AtHand
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import signed
-from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net, Repeat
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Demands, Keys, Plan
 from deferred.algebra.program import Upkeep
-from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import Keeping, Strategy, SupportTables
+from deferred.algebra.scalar import column
+from deferred.algebra.strategy import Keeping, Strategy
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
-    from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.sharing import Sharing
     from deferred.algebra.unnest import Bindings, Unnesting
@@ -69,7 +67,7 @@ class Auxiliary(KeptValues):
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Barrier, Unary):
+class Kept(AtHand):
     """E with its rows kept: of the base tables only the changes are read, even if E is a join of many tables.
 
     `bitwise` has the types of the columns in which SQL equates different values; their texts are kept beside them.
@@ -77,28 +75,6 @@ class Kept(Barrier, Unary):
 
     kept: KeptValues
     bitwise: Mapping[str, str] = field(default_factory=dict)
-
-    row_by_row = False
-    in_recursion = True
-    one_row = False
-    looked_up_by = ()
-
-    @property
-    def expressions(self) -> tuple[Scalar, ...]:
-        return ()
-
-    @property
-    def unique_key(self) -> tuple[str, ...] | None:
-        return None
-
-    def origin(self, name: str) -> Origin | None:
-        return None
-
-    def needs(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
-        return (frozenset(self.columns),)
-
-    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
-        return self.with_children(children)
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E), netted. The kept counts are updated by it, and rows whose count becomes zero are removed."""
@@ -112,15 +88,9 @@ class Kept(Barrier, Unary):
         d.supports[self.kept.support] = Upkeep(rows, keys_gone(change, rows, self.columns), self.columns)
         return change
 
-    def restricted(self, keys: Keys) -> Plan:
-        return Restrict(self, keys)
-
     @property
     def strategy(self) -> Strategy:
         return self.kept
-
-    def supported(self, tables: SupportTables) -> Plan:
-        return self
 
     def reads(self, labels: Labels) -> str:
         read = self.columns[: len(self.columns) - len(self.bitwise)]  # without the texts beside them
@@ -132,24 +102,6 @@ class Kept(Barrier, Unary):
     def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
         """The support table holds all rows, whatever is asked of them."""
         return [c.ANY]
-
-    def known(self, c: Conditions) -> Conjunction:
-        return c.facts_of(self.child)
-
-    def figure2(self, f: Figure2) -> Pair:
-        return f.linear(self)
-
-    def labelled(self, labels: Labels) -> Mapping[str, str]:
-        return {}
-
-    def notation(self, labels: Labels) -> str:
-        return labels.text(self.child)
-
-    def evaluate(self, e: Evaluation) -> Bag:
-        return e(self.child)
-
-    def sql(self, w: Writer) -> exp.Query:
-        return w.query(self.child)
 
     @property
     def stored(self) -> Stored:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.keeping import AGAIN, is_kept, looked_up, over_everything, rows_at_new_cut
+from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join
@@ -29,7 +30,7 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.operators.window import Window
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, same, substitute
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables

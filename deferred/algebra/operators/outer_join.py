@@ -12,13 +12,14 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint, call
+from deferred.algebra.nodes import Binary
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.join import Join
 from deferred.algebra.operators.project import Project, minus, pick
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Binary, Conjunction, Demands, Keys, Origin, Plan, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, equated, equated_columns, product
 from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy, SupportTables
 from deferred.errors import UnsupportedSQLError

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, RowByRow, Unary, Writer, used
+from deferred.algebra.nodes import RowByRow, Unary
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, column, is_column, negated, same, substitute
 
 if TYPE_CHECKING:

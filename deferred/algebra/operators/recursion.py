@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deferred.algebra.nodes import Barrier, QueryLeaf
 from deferred.algebra.operators.restrict import Restrict
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, QueryLeaf, Writer, inputs_first
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, inputs_first
 from deferred.algebra.program import Bound, Loop, Step
 from deferred.algebra.scalar import Fresh, Scalar
 from deferred.algebra.strategy import RECOMPUTED, Keeping, Strategy, SupportTables

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
+from deferred.algebra.nodes import Barrier
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.outer_join import SEMI, OuterJoin
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.union_all import united
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import PROMISED, Stateful, Strategy, SupportTables
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Derived, Keys, Origin, Plan, Writer, used
+from deferred.algebra.nodes import Derived
+from deferred.algebra.plan import Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, rewrite
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
-from deferred.algebra.plan import Conjunction, Derived, Leaf, Origin, Plan, QueryLeaf, Writer
+from deferred.algebra.nodes import Derived, Leaf, QueryLeaf
+from deferred.algebra.plan import Conjunction, Origin, Plan, Writer
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -108,6 +109,7 @@ def tables_of(plan: Plan) -> frozenset[str]:
 
 
 def scans_of(plan: Plan) -> list[Scan]:
+    """The places where a plan reads base tables at the new cut."""
     return [node for node in plan.walk() if isinstance(node, Scan)]
 
 

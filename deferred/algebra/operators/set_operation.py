@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import bigint
+from deferred.algebra.nodes import Barrier, Binary
 from deferred.algebra.operators.counts import changed_rows, counts_of_both_states
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.project import renamed
@@ -18,7 +19,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.operators.signed import Summed
 from deferred.algebra.operators.union_all import sides_by_position, union, united, unnested_sides
-from deferred.algebra.plan import Barrier, Binary, Conjunction, Demands, Keys, Origin, Plan, Writer
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import TOUCHED_ROWS, Strategy, SupportTables
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Derived, Origin, Unary, Writer
+from deferred.algebra.nodes import Derived, Unary
+from deferred.algebra.plan import Origin, Writer
 from deferred.algebra.scalar import Scalar
 
 if TYPE_CHECKING:

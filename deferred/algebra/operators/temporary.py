@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Derived, Leaf, Origin, Writer
+from deferred.algebra.nodes import Derived, Leaf
+from deferred.algebra.plan import Origin, Writer
 
 if TYPE_CHECKING:
     from deferred.algebra.notation import Labels

@@ -11,8 +11,9 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT
+from deferred.algebra.nodes import Barrier, Nary, RowByRow
 from deferred.algebra.operators.project import Project, pick
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Nary, Origin, Plan, RowByRow, Writer
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
 from deferred.algebra.scalar import Scalar, column
 
 if TYPE_CHECKING:

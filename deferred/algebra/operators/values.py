@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.plan import Conjunction, Plan, QueryLeaf, Writer
+from deferred.algebra.nodes import QueryLeaf
+from deferred.algebra.plan import Conjunction, Plan, Writer
 from deferred.algebra.scalar import Scalar, column, same
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.keeping import is_kept, over_everything
+from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.order import completed, sort_key
-from deferred.algebra.plan import Barrier, Conjunction, Demands, Keys, Origin, Plan, Unary, Writer, used
+from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy, SupportTables
 

@@ -36,7 +36,7 @@ def equations(plan: Plan, changed: Iterable[str] | None = None, name: str = "V")
     ▼E₁ = Π[A](▼R ⋈[R.B = S.B] S)
     ▲E₁ = Π[A](▲R ⋈[R.B = S.B] S)
     """
-    tables = {node.table for node in plan.walk() if isinstance(node, Scan)}
+    tables = {scan.table for scan in scans_of(plan)}
     changing = tables if changed is None else tables & set(changed)
     return _Equations(plan, changing).of(name, plan)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from deferred.algebra.operators import (
+    EXCEPT,
+    INTERSECT,
     Distinct,
     Filter,
     Join,
@@ -21,7 +23,7 @@ from deferred.algebra.operators import (
     SetOperation,
     UnionAll,
 )
-from deferred.algebra.paper.simplify import empty, is_empty
+from deferred.algebra.paper.simplify import empty, is_empty, monus
 from deferred.algebra.plan import Keys, Plan, transformed
 from deferred.algebra.scalar import column
 
@@ -76,14 +78,9 @@ def table(name: str, columns: tuple[str, ...]) -> Scan:
     return Scan(name, columns, columns)
 
 
-def monus(left: Plan, right: Plan) -> Plan:
-    """E ∸ F: max(0, n − m) of every row."""
-    return SetOperation(left, right, "EXCEPT", True, left.columns)
-
-
 def minimum(left: Plan, right: Plan) -> Plan:
     """E min F = E ∸ (E ∸ F)."""
-    return SetOperation(left, right, "INTERSECT", True, left.columns)
+    return SetOperation(left, right, INTERSECT, True, left.columns)
 
 
 def maximum(left: Plan, right: Plan) -> Plan:
@@ -202,8 +199,8 @@ def _defined(node: Plan) -> Plan:
     if isinstance(node, Join):
         product = reduce(lambda left, right: Join((left, right)), node.inputs)
         return product if node.condition is None else Filter(product, node.condition)
-    if isinstance(node, SetOperation) and node.kind == "INTERSECT":
-        both = replace(node, kind="EXCEPT", every=True, right=monus(node.left, node.right))
+    if isinstance(node, SetOperation) and node.kind == INTERSECT:
+        both = replace(node, kind=EXCEPT, every=True, right=monus(node.left, node.right))
         return both if node.every else Distinct(both)
     if isinstance(node, SetOperation) and not node.every:
         return replace(node, left=Distinct(node.left), every=True)

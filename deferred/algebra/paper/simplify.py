@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from deferred.algebra.operators import Distinct, Filter, Join, Project, Restrict, Scan, SetOperation, UnionAll, Values
+from deferred.algebra.operators import (
+    EXCEPT,
+    INTERSECT,
+    Distinct,
+    Filter,
+    Join,
+    Project,
+    Restrict,
+    Scan,
+    SetOperation,
+    UnionAll,
+    Values,
+)
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import column, is_column
 
@@ -17,14 +29,15 @@ _R = Scan("R", ("a",), ("a",))  # for the doctests below
 _PHI = Values(("a",), ())
 
 
-def _monus(left: Plan, right: Plan) -> Plan:
-    return SetOperation(left, right, "EXCEPT", True, left.columns)
+def monus(left: Plan, right: Plan) -> Plan:
+    """E ∸ F: max(0, n − m) of every row."""
+    return SetOperation(left, right, EXCEPT, True, left.columns)
 
 
 def simplify(plan: Plan) -> Plan:
     """The plan under all LAWS, from the leaves up.
 
-    >>> simplify(UnionAll((Distinct(_PHI), _monus(_R, Filter(_PHI, column("a")))), ("a",))) is _R
+    >>> simplify(UnionAll((Distinct(_PHI), monus(_R, Filter(_PHI, column("a")))), ("a",))) is _R
     True
     """
     return transformed(plan, _simpler)
@@ -111,7 +124,7 @@ def empty_product(plan: Plan) -> Plan | None:
 def empty_minuend(plan: Plan) -> Plan | None:
     """φ ∸ E = φ min E = φ, and without ALL
 
-    >>> is_empty(empty_minuend(_monus(_PHI, _R)))
+    >>> is_empty(empty_minuend(monus(_PHI, _R)))
     True
     """
     return empty(plan.ids) if isinstance(plan, SetOperation) and is_empty(plan.left) else None
@@ -120,10 +133,10 @@ def empty_minuend(plan: Plan) -> Plan | None:
 def empty_subtrahend(plan: Plan) -> Plan | None:
     """E ∸ φ = E, E EXCEPT φ = ε(E)
 
-    >>> empty_subtrahend(_monus(_R, _PHI)) is _R
+    >>> empty_subtrahend(monus(_R, _PHI)) is _R
     True
     """
-    if not isinstance(plan, SetOperation) or plan.kind != "EXCEPT" or not is_empty(plan.right):
+    if not isinstance(plan, SetOperation) or plan.kind != EXCEPT or not is_empty(plan.right):
         return None
     kept = named(plan.left, plan.ids)
     return kept if plan.every else Distinct(kept)
@@ -132,10 +145,10 @@ def empty_subtrahend(plan: Plan) -> Plan | None:
 def empty_intersection(plan: Plan) -> Plan | None:
     """E min φ = φ, E INTERSECT φ = φ
 
-    >>> is_empty(empty_intersection(SetOperation(_R, _PHI, "INTERSECT", True, ("a",))))
+    >>> is_empty(empty_intersection(SetOperation(_R, _PHI, INTERSECT, True, ("a",))))
     True
     """
-    if isinstance(plan, SetOperation) and plan.kind == "INTERSECT" and is_empty(plan.right):
+    if isinstance(plan, SetOperation) and plan.kind == INTERSECT and is_empty(plan.right):
         return empty(plan.ids)
     return None
 
@@ -143,10 +156,10 @@ def empty_intersection(plan: Plan) -> Plan | None:
 def self_subtraction(plan: Plan) -> Plan | None:
     """E ∸ E = φ
 
-    >>> is_empty(self_subtraction(_monus(_R, _R)))
+    >>> is_empty(self_subtraction(monus(_R, _R)))
     True
     """
-    if isinstance(plan, SetOperation) and plan.kind == "EXCEPT" and plan.left is plan.right:
+    if isinstance(plan, SetOperation) and plan.kind == EXCEPT and plan.left is plan.right:
         return empty(plan.ids)
     return None
 

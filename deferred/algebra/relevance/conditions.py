@@ -24,7 +24,7 @@ from deferred.algebra.scalar import Scalar, all_true, column, columns_of, substi
 from deferred.algebra.strategy import Keeping
 
 MOST = 16
-"""More demands on a node than this are not told apart: then every row may matter."""
+"""More demands on a node than this are not kept: then every row may matter."""
 
 LISTED = 32
 """Longer lists of VALUES, and of branches of a union, say nothing about their rows."""
@@ -54,7 +54,7 @@ def demands(plan: Plan) -> dict[Scan, Demands]:
         mine = _bounded(found.get(node, ()))
         for child, below in zip(node.children, conditions.below(node, mine), strict=True):
             found.setdefault(child, []).extend(below)
-    for node in plan.walk():
+    for node in plan.walk():  # by promises: all rows, whatever the nodes in between ask for
         for scan in node.watched if isinstance(node, PromisedJoin) else ():
             found.setdefault(scan, []).append(())
     return {node: _bounded(asked) for node, asked in found.items() if isinstance(node, Scan)}

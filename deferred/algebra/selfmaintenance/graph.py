@@ -36,7 +36,7 @@ class JoinGraph:
 
     def dep_plus(self, i: int) -> frozenset[int]:
         """Dep⁺(Rᵢ), the transitive closure of Dep."""
-        return frozenset(_closure(self.size, ((e.start, e.end) for e in self.links))[i])
+        return frozenset(_closure(self.size, ((j, k) for j in range(self.size) for k in self.dep(j)))[i])
 
     def need(self, i: int) -> frozenset[frozenset[int]]:
         """Need(Rᵢ): the sets of inputs of which one must be joined with Rᵢ to find rows of the view by a key.

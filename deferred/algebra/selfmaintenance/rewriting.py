@@ -18,15 +18,15 @@ from sqlglot import exp
 from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
-from deferred.algebra.operators import Aggregate, Filter, Join, Kept, Scan
+from deferred.algebra.operators import Aggregate, Filter, Join, Kept
 from deferred.algebra.operators.in_view import InShared, InView, Seen
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
 from deferred.algebra.operators.referring import Referred, Referring
-from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.operators.scan import scans_of, tables_of
 from deferred.algebra.plan import Plan, transformed
-from deferred.algebra.program import Loop, Program, Step
+from deferred.algebra.program import Program
 from deferred.algebra.prune import needed_columns, parents_first, prune
 from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, equated_columns, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
@@ -42,6 +42,7 @@ def narrowed(plan: Plan) -> Plan:
 
     >>> from sqlglot import parse_one
     >>> from deferred.algebra.notation import notation
+    >>> from deferred.algebra.operators import Scan
     >>> r, s = Scan("R", ("A", "B"), ("c1", "c2")), Scan("S", ("B", "C"), ("c3", "c4"))
     >>> notation(narrowed(Join((r, s), parse_one("c2 = c3 AND c4 = 5"))))
     'R ⋈[R.B = S.B] σ[C = 5](S)'
@@ -110,17 +111,7 @@ def base_reads(plan: Plan, types: Mapping[str, str]) -> set[str]:
 
 def tables_read(program: Program) -> set[str]:
     """The base tables that a program reads at s_c."""
-    plans: list[Plan] = [] if program.result is None else [program.result]
-    plans += [plan for upkeep in program.supports.values() for plan in (upkeep.rows, upkeep.gone) if plan is not None]
-    plans += [*_plans(program.steps), *(guard.rows for guard in program.guards)]
-    return {node.table for plan in plans for node in plan.walk() if isinstance(node, Scan)}
-
-
-def _plans(steps: Iterable[Step | Loop]) -> list[Plan]:
-    found: list[Plan] = []
-    for step in steps:
-        found += [step.plan] if isinstance(step, Step) else [step.first, step.next, *_plans(step.steps)]
-    return found
+    return {scan.table for plan in program.plans for scan in scans_of(plan)}
 
 
 @dataclass

@@ -18,7 +18,8 @@ from deferred.log.small_changes import small_changes
 from deferred.log.sources.source import Source
 from deferred.log.touched import Commits, Touched
 from deferred.metadata import LedgerEntry
-from deferred.sql.dialect import delta_table, text
+from deferred.sql.ddl import set_properties
+from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,10 +105,8 @@ class ChangeFeed(Source):
     @classmethod
     def set_up(cls, context: Context, name: str, location: str) -> str | None:
         if not DeltaLog(location).has_feed:
-            setting = exp.Property(this=exp.Literal.string(FEED), value=exp.Literal.string("true"))
-            action = exp.AlterSet(expressions=[exp.Properties(expressions=[setting])])
             try:
-                context.engine.write(text(exp.Alter(this=delta_table(location), kind="TABLE", actions=[action])))
+                context.engine.write(set_properties(delta_table(location), {FEED: "true"}))
             except DeferredError as error:
                 raise type(error)(
                     f"The change data feed of {name} could not be turned on: {error} With log='files' the table is "

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import (
+    GONE,
     alias,
     call,
     column,
@@ -43,10 +44,7 @@ from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import delta_table, parquet_files, text
 
 POSITION = "_deferred_position"
-"""The position of the last event that was applied to a key."""
-
-GONE = "_deferred_gone"
-"""Whether that event deleted the row."""
+"""The position of the last event that was applied to a key; GONE says whether that event deleted the row."""
 
 COPY = "copy"
 """The mark of the commits that apply events."""
@@ -143,7 +141,7 @@ class Debezium(ChangeFeed):
         if known.get("position", kind) != kind:
             raise InvalidInputError(
                 f"The events for {self.record.name} have positions of another kind ({kind}) than those before them "
-                f"({known['position']}): which came first cannot be told. Nothing was changed. Untrack the table and "
+                f"({known['position']}): their order is not known. Nothing was changed. Untrack the table and "
                 f"track it again, from a new snapshot."
             )
         written = last_mark(self.record.location, COPY) or {}

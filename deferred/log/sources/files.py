@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import signed, union_all
-from deferred.errors import InvalidInputError, StorageError
+from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, commit_file
 from deferred.log.file_changes import Action, FileChanges, file_changes, log_of_files
@@ -61,17 +61,11 @@ class Files(Source):
         return delta_table(folder)
 
     def _lost_file(self, after: int, upto: int) -> str | None:
-        try:
-            log = DeltaLog(self.record.location)
-            files = self._file_changes(after, upto)
-            if files is not None and not self.log.reshapings(after, self.log.version):
-                return log.absent(files.files)
-            return log.missing_at(after) or log.missing_at(upto)
-        except OSError as error:
-            raise StorageError(
-                f"The files of {self.record.name} cannot be looked for at present: {error}. Nothing was changed; try "
-                f"again."
-            ) from error
+        log = DeltaLog(self.record.location)
+        files = self._file_changes(after, upto)
+        if files is not None and not self.log.reshapings(after, self.log.version):
+            return log.absent(files.files)
+        return log.missing_at(after) or log.missing_at(upto)
 
     @property
     def write_refusal(self) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, alias, bigint, column, net, select, signed, union_all
+from deferred.algebra.bags import BATCH, COUNT, alias, bigint, column, net, select, signed, union_all
 from deferred.errors import InvalidInputError, LogLostError
 from deferred.log.context import Context
 from deferred.log.delta_log import TICK, Commit, DeltaLog, last_mark
@@ -19,9 +19,6 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.rows import frame, staged
 from deferred.sql.dialect import delta_table, parquet_files, text
-
-BATCH = "_deferred_batch"
-"""The column of a log table that says with which call the changes were handed over."""
 
 
 class HandedOver(Source):

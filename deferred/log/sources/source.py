@@ -204,7 +204,7 @@ class Source(ABC):
                 reason = str(error)[:160]
             elif not any(sign in chain for sign in _OUT_OF_REACH):
                 raise
-            elif (gone := self._lost_file(after, upto)) is None:
+            elif (gone := self._looked_for(after, upto)) is None:
                 raise StorageError(
                     f"The log of {self.record.name} from version {after + 1} to {upto} cannot be read at present: "
                     f"{str(error)[:160]} Its files are there. Nothing was changed; try again, and `rebuild` the "
@@ -219,11 +219,15 @@ class Source(ABC):
             ) from error
 
     def _lost_file(self, after: int, upto: int) -> str | None:
-        """A file that these changes need and that no longer exists, None if all exist; StorageError if unknown."""
+        """A file that these changes need and that no longer exists, None if all exist."""
+        log = DeltaLog(self.record.location)
+        lost = (log.missing(version) for version in range(after + 1, upto + 1))
+        return next((path for path in lost if path is not None), None)
+
+    def _looked_for(self, after: int, upto: int) -> str | None:
+        """The same; StorageError if the storage does not say."""
         try:
-            log = DeltaLog(self.record.location)
-            lost = (log.missing(version) for version in range(after + 1, upto + 1))
-            return next((path for path in lost if path is not None), None)
+            return self._lost_file(after, upto)
         except OSError as error:
             raise StorageError(
                 f"The files of {self.record.name} cannot be looked for at present: {error}. Nothing was changed; try "

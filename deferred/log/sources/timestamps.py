@@ -174,7 +174,7 @@ class Timestamps(ChangeFeed):
             *values, times = wrong[0]
             raise InvalidInputError(
                 f"{self.record.log_location} has {times} rows with the key ({', '.join(self._key)}) = "
-                f"({', '.join(map(str, values))}); the key of {self.record.name} must tell its rows apart. Nothing was "
+                f"({', '.join(map(str, values))}); the key of {self.record.name} must be unique. Nothing was "
                 f"changed."
             )
 

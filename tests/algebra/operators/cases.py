@@ -22,13 +22,12 @@ from deferred.algebra.operators import Project, Restrict, Scan
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.operators.scan import scans_of
-from deferred.algebra.paper.evaluate import Bag, Table, evaluate, outcome
+from deferred.algebra.paper.evaluate import Bag, Table, evaluate
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import run
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Scalar, column
-from deferred.algebra.strategy import support_tables
-from tests.algebra.strategies import signed
+from tests.fuzz import on_evaluator
 from tests.fuzz.case import DOMAINS, INT, Case, Change, Row
 from tests.fuzz.check import check
 from tests.fuzz.duck import Database
@@ -56,7 +55,7 @@ TELLING: dict[str, dict[str, Change]] = {
 RANDOM = 2
 """How many random changes come after them."""
 
-STATE = {name: Table(tuple(c for c, _ in schema), Counter(ROWS[name])) for name, schema in SCHEMAS.items()}
+STATE = on_evaluator.tables(SCHEMAS, ROWS)
 """The rows for the reference evaluator."""
 
 
@@ -98,19 +97,7 @@ def _random_steps() -> tuple[dict[str, Change], ...]:
 
 def follows_on_reference(plan: Plan) -> None:
     """The same on the reference evaluator, for what an engine decides otherwise or cannot run."""
-    state = dict(STATE)
-    for step in TELLING.values():
-        kept = {name: Table(p.columns, evaluate(p, state)) for name, p in support_tables(plan).items()}
-        before, changes = evaluate(plan, state), {}
-        for name, change in step.items():
-            columns, rows = state[name]
-            state[name] = Table(columns, rows - Counter(change.deleted) + Counter(change.inserted))
-            changes[name] = Table(columns, signed(state[name].rows, rows))
-        found = outcome(differentiate(plan, step), state, changes, kept)
-        assert found.change == signed(evaluate(plan, state), before)
-        assert found.supports == {
-            name: Table(p.columns, evaluate(p, state)) for name, p in support_tables(plan).items()
-        }
+    on_evaluator.follows(plan, plan, STATE, TELLING.values())
 
 
 def same_on_duckdb(plan: Plan, **tables: Table) -> Bag:
