@@ -115,7 +115,7 @@ def _place(folder: Path, scale: float, size: Size, number: int) -> dict[str, Any
     orders = max(1, round(ORDERS * scale))
     rows = size.rows(orders)
     first = (orders // 3 + number * rows) % max(1, orders - rows + 1)
-    every = max(2, orders * 4 // max(1, rows))
+    every = 32 * max(1, orders // (8 * max(1, rows)))  # of 32 keys in a row 8 are used
     named = {table: f"delta.`{folder / 'tables' / table}`" for table in NAMES}
     keys = {"low": order_key(first), "high": order_key(first + rows - 1)}
-    return {**named, **keys, "every": every, "which": (number * 7 + 1) % every, "number": number}
+    return {**named, **keys, "every": every, "which": order_key(number) % every, "number": number}

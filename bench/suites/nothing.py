@@ -1,4 +1,7 @@
-"""Nothing to do: a propagate without changes and `status` of many views, from the shell, where no JVM can be found."""
+"""Nothing to do: a propagate without changes, or after an irrelevant commit, and `status` of many views.
+
+All from the shell, where no JVM can be found.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,20 @@ def run(bench: Bench, options: Options) -> Iterator[Measurement]:
             wh.track("t", folder / "t", key=["id"])
             for number in range(views):
                 wh.create_view(f"v{number}", f"SELECT id, g, v FROM t WHERE id % {views} = {number}")
+            wh.create_view("few", "SELECT id, g, v FROM t WHERE id < 0")
+        table = f"delta.`{folder / 't'}`"
+        irrelevant = f"INSERT INTO {table} SELECT * FROM {table} WHERE id >= 0 LIMIT 1"
         without_java = {"DEFERRED_PATH": str(folder / "warehouse"), "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
-        for name, arguments in (("propagate", ["propagate", "v0"]), ("status", ["status"]), ("help", ["--help"])):
+        for name, arguments, before in (
+            ("propagate", ["propagate", "v0"], None),
+            ("irrelevant", ["propagate", "few"], irrelevant),
+            ("status", ["status"], None),
+            ("help", ["--help"], None),
+        ):
             measurement = Measurement(SUITE, name, "none", f"{views} views", 0)
             for number in range(options.warm_up + options.repetitions):
+                if before is not None:
+                    bench.spark.sql(before)
                 sample = bench.measure(lambda a=arguments: command(folder, *a, environment=without_java))
                 if number >= options.warm_up:
                     measurement.sides.setdefault("command", []).append(sample)

@@ -22,6 +22,7 @@ rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -117,12 +118,16 @@ class Keeping(Stateful):
     support: str
     """The name of the support table."""
 
-    in_order: ClassVar[bool] = False
-    """Whether its rows are stored in the order of their columns, because they are looked up again and again."""
-
     @abstractmethod
     def contents(self, node: Any) -> Plan:
         """What the support table holds, as a plan over the base tables."""
+
+    def order(self, node: Any) -> Sequence[str]:
+        """The columns in whose order the rows are stored, because they are looked up by them; none by default.
+
+        Rows with equal values are then neighbours, so that the statistics of files and pages leave out the rest.
+        """
+        return ()
 
     @abstractmethod
     def carried_over(self, node: Any, old: Any, kept: Keeping, sharing: Sharing) -> Plan | None:

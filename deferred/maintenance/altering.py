@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,7 +51,7 @@ from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import support
+from deferred.maintenance import shared, support
 from deferred.maintenance.carrying import carried
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.making import make_differential, remove_folder
@@ -194,11 +195,14 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            with context.engine.meaning(settings):
+            self_maintained = (options or view.options).maintain == definitions.SELF
+            choosing = shared.choosing(context) if self_maintained else nullcontext()
+            with context.engine.meaning(settings), choosing:
                 new = _prepared(context, view, sql, options or view.options, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options or view.options, way, work, [propagation, held])
+            shared.remove_unused(context, shared.in_use([view]))
         done = result(context, work)
     view = context.metadata.views.get(name)
     if scenario_of(view).follows_transactions:
@@ -291,6 +295,7 @@ def _alter(
                 job, known = _job(context, view, new, way, cut, temporaries, work)
                 make_differential(context.engine, workings, new.columns)
                 whole = replace(job.definition, bound=new.definition.bound)
+                shared.bring_along(context, whole, cut)
                 support.create(context, whole, workings, cut, known)
                 switch = _computed(job, way, work, mark)
             noted = replace(view.definition, alteration=alteration)
@@ -440,6 +445,7 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     """
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
     tables = tables and old.declared == new.definition.declared
+    tables = tables and old.shared == new.definition.shared
     tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
     return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
 

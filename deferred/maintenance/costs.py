@@ -12,16 +12,20 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.delta import differentiate
-from deferred.algebra.operators.scan import scans_of
+from deferred.algebra.operators import Scan, Stored, Temporary
+from deferred.algebra.operators.in_view import VIEW
+from deferred.algebra.operators.scan import scans_of, tables_of
+from deferred.algebra.plan import Plan
 from deferred.algebra.program import Program
 from deferred.algebra.scalar import conjuncts, equated_columns
+from deferred.algebra.strategy import kept_nodes
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
-from deferred.log.delta_log import DeltaLog
+from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.log.sources import source_of
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.view_tables import mv_path
+from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import ViewRecord
 from deferred.spark.covering import ranges
 
@@ -137,6 +141,51 @@ def changing(now: Situation) -> Cost:
         scanned = [now.tables[name].part(_touched_part(now, name)) for name in scans]
     rows, size = sum(table.rows for table in scanned), sum(table.bytes for table in scanned)
     return _corrected(now, "incremental", rows + logs.total, size, working + SCANNED * rows)
+
+
+def looking(now: Situation) -> Cost:
+    """What it costs to ask the view itself: its rows are looked through for those that come from changed ones."""
+    held = DeltaLog(mv_path(now.view.location)).row_count() or 0
+    looks = 1 + sum(1 for rows in now.logs.rows.values() if rows)
+    model = BEGINNING + CHANGED * now.logs.total + SCANNED * looks * held
+    return _corrected(
+        now, "from the view", looks * held + now.logs.total, looks * held * _width(now.view.columns), model
+    )
+
+
+def keeping(now: Situation) -> Cost:
+    """What the delta program costs where it reads kept tables: all rows of each, and the view, as often as it does.
+
+    Of a table that does not exist, as many rows as the largest base table has from which it would be filled.
+    """
+    definition, logs = now.definition, now.logs
+    changed = [name for name, rows in logs.rows.items() if rows]
+    program = differentiate(definition.plan, changed, definition.column_types)
+    kept = kept_nodes(definition.plan)
+    rows = size = 0
+    for plan in program.plans:
+        for node in plan.walk():
+            if isinstance(node, Scan):
+                rows, size = rows + now.tables[node.table].rows, size + now.tables[node.table].bytes
+            elif isinstance(node, Stored):
+                held = _kept_rows(now, node.name, kept[node.name][0])
+                width = _width([(c, definition.column_types.get(c, "bigint")) for c in node.columns])
+                rows, size = rows + held, size + held * width
+            elif isinstance(node, Temporary) and node.name.startswith("shared "):
+                held = max((now.tables[table.portion.table].rows for table in definition.shared.values()), default=0)
+                rows += held
+            elif isinstance(node, Temporary) and node.name == VIEW:
+                held = DeltaLog(mv_path(now.view.location)).row_count() or 0
+                rows, size = rows + held, size + held * _width(now.view.columns)
+    model = BEGINNING + CHANGED * logs.total * max(1, len(kept)) + SCANNED * rows
+    return _corrected(now, "self", rows + logs.total, size, model)
+
+
+def _kept_rows(now: Situation, name: str, node: Plan) -> int:
+    path = support_path(now.view.workings, name)
+    mine = now.definition.declared == now.view.definition.promises
+    known = DeltaLog(path).row_count() if mine and is_delta(path) else None
+    return max((now.tables[table].rows for table in tables_of(node)), default=0) if known is None else known
 
 
 def _corrected(now: Situation, strategy: str, rows: int, size: int, model: float) -> Cost:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
 
-from deferred.algebra.bags import alias, column, select
-from deferred.algebra.operators.in_view import VIEW
+from deferred.algebra.bags import COUNT, alias, column, select
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
+from deferred.algebra.selfmaintenance.containing import PREFIX, Shared, over_shared, portions
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -55,6 +55,21 @@ class Definition:
     """The settings on which the meaning of its text depends; None where they are not known."""
     declared: Declared | None = None
     """The keys and references on which a plan relies that reads no base table; None where it may read them."""
+    shared: Mapping[str, Shared] = field(default_factory=dict)
+    """The shared tables that its plan reads in the place of auxiliary tables of its own, by their names."""
+
+    def sharing(self, tables: Mapping[str, Shared]) -> Definition:
+        """The definition with some of its auxiliary tables in shared ones."""
+        if not tables or self.bound is None:
+            return self
+        types = {
+            f"{PREFIX}{name}": dict(self.schemas[table.portion.table])[name]
+            for table in tables.values()
+            for name in table.portion.read
+        }
+        plan = over_shared(self.plan, tables)
+        bound = replace(self.bound, plan=plan, types={**self.bound.types, **types, COUNT: "bigint"})
+        return replace(self, bound=bound, shared=tables)
 
     @property
     def plan(self) -> Plan:
@@ -106,6 +121,7 @@ class Definition:
             tuple(key),
             settings=settings,
             promises=self.declared,
+            shared={name: table.to_json() for name, table in self.shared.items()},
         )
 
 
@@ -222,7 +238,7 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
     types = Types(ask or context.engine.columns, remembered.types)
     declared = remembered.promises
     bound = None if remembered.whole else bind(view.sql, catalog, types, view.options.maintain, _promises(declared))
-    return Definition(
+    definition = Definition(
         view.sql,
         bound,
         records,
@@ -233,6 +249,37 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
         settings=remembered.settings,
         declared=declared,
     )
+    own = portions(definition.plan) if remembered.shared else {}
+    return definition.sharing(
+        {
+            name: Shared(table["folder"], own[name].like(tuple(table["names"]), frozenset(table["conditions"])))
+            for name, table in remembered.shared.items()
+        }
+    )
+
+
+def maintained(context: Context, view: ViewRecord, definition: Definition, maintain: str) -> Definition | None:
+    """A view's definition as it would be under another value of `maintain`; None where that is not possible.
+
+    Spark is asked for types that were not remembered, but not started for that.
+    """
+
+    def ask(query: str) -> list[tuple[str, str]]:
+        if not context.engine.started:
+            raise UnsupportedSQLError("Spark would have to say which types the query has.")
+        return context.engine.columns(query)
+
+    def catalog(path: tuple[str, ...]) -> tuple[str, Columns]:
+        name = definition.names[_dotted(path)]
+        return name, definition.schemas[name]
+
+    types = Types(ask, view.definition.types)
+    try:
+        declared = _declared(catalog, view.sql, definition.tables) if maintain == SELF else None
+        bound = bind(view.sql, catalog, types, maintain, _promises(declared))
+    except UnsupportedSQLError:
+        return None
+    return replace(definition, bound=bound, declared=declared)
 
 
 def _declared(catalog: Callable[[tuple[str, ...]], Any], sql: str, records: Mapping[str, TableRecord]) -> Declared:
@@ -263,8 +310,8 @@ class Pinned:
     steps: dict[str, exp.Table] = field(default_factory=dict)
     location: str = ""
     supports: Mapping[str, int] = field(default_factory=dict)
-    view: exp.Query | None = None
-    """The view itself at s_i, for rules that read its rows."""
+    at_hand: Mapping[str, exp.Query] = field(default_factory=dict)
+    """The view itself and shared tables at s_i, for rules that read their rows."""
 
     def scan(self, table: str) -> exp.Expr:
         return self.definition.rows_at(table, self.versions[self.definition.tables[table].id])
@@ -273,9 +320,8 @@ class Pinned:
         return self.changes[table]
 
     def temporary(self, name: str) -> exp.Expr:
-        if name == VIEW:
-            assert self.view is not None
-            return self.view.copy()
+        if name in self.at_hand:
+            return self.at_hand[name].copy()
         return self.definition.kept[name] if name in self.definition.kept else self.steps[name]
 
     def stored(self, name: str) -> exp.Expr:

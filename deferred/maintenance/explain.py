@@ -14,8 +14,9 @@ from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.base_logs import unread
+from deferred.maintenance.otherwise import Other, otherwise
 from deferred.maintenance.scenarios import scenario_of
-from deferred.maintenance.strategies import choose
+from deferred.maintenance.strategies import FROM_VIEW, SELF, answerable, choose, situation
 from deferred.metadata import OperationRecord, TableRecord, ViewRecord
 from deferred.sql.dialect import text
 
@@ -42,6 +43,8 @@ class Explanation:
     settings: dict[str, str]
     costs: tuple[str, ...] = ()
     """What it costs now, in sentences."""
+    otherwise: tuple[str, ...] = ()
+    """What another value of `maintain` would keep and read."""
     cheaper: tuple[str, ...] = ()
     """What would make it cheaper."""
 
@@ -72,6 +75,8 @@ class Explanation:
             *(f"  {line}" for line in self.plan),
             "What it costs now:",
             *(f"  {line}" for line in self.costs),
+            *(["With another maintain:"] if self.otherwise else []),
+            *(f"  {line}" for line in self.otherwise),
             "What would make it cheaper:",
             *(f"  {line}" for line in self.cheaper or ("Nothing that is known.",)),
             *(["Rows that can matter to the view:"] if self.relevance else []),
@@ -88,7 +93,8 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     with context.engine.meaning(view.definition.settings):
         definition = definitions.load(context, view)
     scenario, choice = scenario_of(view), choose(context, view, definition)
-    compared = _compared(context, view, definition) if choice.alternative is not None else {}
+    others = otherwise(context, view, definition)
+    compared = _compared(context, view, definition, others)
     key = view.definition.key
     return Explanation(
         view=view.name,
@@ -106,6 +112,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         notes=view.definition.notes,
         settings=dict(sorted((view.definition.settings or {}).items())),
         costs=tuple(_costs(context, view, definition)),
+        otherwise=tuple(line for other in others for line in other.lines),
         cheaper=_cheaper(context, view, definition),
     )
 
@@ -178,11 +185,22 @@ def _row_count(context: Context, table: TableRecord) -> int | None:
         return None
 
 
-def _compared(context: Context, view: ViewRecord, definition: definitions.Definition) -> dict[str, dict[str, Any]]:
+def _compared(
+    context: Context, view: ViewRecord, definition: definitions.Definition, others: Sequence[Other]
+) -> dict[str, dict[str, Any]]:
     """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
     try:
         pending = None if view.propagated is None else unread(context, definition, view.propagated)
-        compared = {} if pending is None else choose(context, view, definition, pending).costs
+        if pending is None:
+            return {}
+        compared = dict(choose(context, view, definition, pending).costs)
+        now = situation(context, view, definition, pending)
+        if now is not None and definition.declared is not None:
+            compared[SELF.name] = SELF.cost(now)
+        if now is not None and pending.total and pending.rows.keys() <= set(answerable(definition)):
+            compared[FROM_VIEW.name] = FROM_VIEW.cost(now)
+        if now is not None:
+            compared |= {f"maintain = '{other.maintain}'": other.cost(now) for other in others}
     except DeferredError:
         return {}
     return {name: cost.to_dict() for name, cost in compared.items()}

@@ -26,7 +26,7 @@ from deferred.log.delta_log import DeltaLog
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import held as helds
-from deferred.maintenance import support
+from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
@@ -104,7 +104,9 @@ class _Reading:
         with self.context.engine.temporaries(expected.settings) as temporaries:
             logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
             supports = support.held_at(self.view, definition, state.batch)
-            choice = choose(self.context, self.view, definition, logs, has_support=supports is not None)
+            kept = shared.held_at(self.context, definition, state.cut)
+            has_support = supports is not None and kept is not None
+            choice = choose(self.context, self.view, definition, logs, has_support=has_support)
             if logs.total and choice.strategy is RECOMPUTE:
                 return self._computed(definition)
             changes = [state.changes(self.view)]
@@ -114,7 +116,19 @@ class _Reading:
                 names = [name for name, _ in self.view.columns]
                 shown = union_all([signed(state.rows(self.view), names), state.changes(self.view)])
                 asked = definition if pushed is None else pushed.definition
-                job = Job(self.context, self.view, asked, self.cut, logs, supports or {}, temporaries, shown=shown)
+                states = supports or {}
+                job = Job(
+                    self.context,
+                    self.view,
+                    asked,
+                    self.cut,
+                    logs,
+                    states,
+                    temporaries,
+                    batch=None,
+                    shown=shown,
+                    shared=kept or {},
+                )
                 try:
                     change = choice.strategy.run(job)
                 except Overestimated:

@@ -10,6 +10,7 @@ from deferred.errors import DeferredError, InvalidInputError
 from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.storage import Storage
+from deferred.maintenance import shared
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.settle import settled
 from deferred.metadata import ViewRecord, utc_now
@@ -35,6 +36,7 @@ def gc(context: Context, retain_hours: float) -> dict[str, int]:
     for kind, keep in (
         ("transactions", pending),
         ("views", {os.path.basename(v.location) for v in catalog.views()}),
+        (shared.FOLDER, shared.in_use(catalog.views())),
         ("copies", {os.path.basename(os.path.dirname(t.location)) for t in catalog.tables()}),
         ("logs", {os.path.basename(t.log_location) for t in catalog.tables() if t.log_location}),
     ):

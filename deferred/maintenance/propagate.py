@@ -74,7 +74,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         return
     # Most propagates of a schedule find nothing new: what computes is loaded when there is something to compute.
     from deferred.maintenance import definition as definitions
-    from deferred.maintenance import support
+    from deferred.maintenance import shared, support
     from deferred.maintenance.relevance import relevant
     from deferred.maintenance.rounds import Overestimated
     from deferred.maintenance.strategies import RECOMPUTE, Choice, Job, choose, reconsidered
@@ -106,11 +106,24 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 return
         with work.phase("compute"):
             supports = support.restore(context, view, definition)
+            shared.catch_up(context, definition, since)
+            kept = shared.held_at(context, definition, since)
             if choice is None:
-                choice = choose(context, view, definition, logs, full, has_support=supports.states is not None)
+                has_support = supports.states is not None and kept is not None
+                choice = choose(context, view, definition, logs, full, has_support=has_support)
             states, batch = supports.states or {}, supports.next_batch
             job = Job(
-                context, view, definition, cut, logs, states, temporaries, batch, operation=work.id, tell=work.tell
+                context,
+                view,
+                definition,
+                cut,
+                logs,
+                states,
+                temporaries,
+                batch,
+                shared=kept or {},
+                operation=work.id,
+                tell=work.tell,
             )
             choice = reconsidered(job, choice)
             work.costs = choice.costs
@@ -127,6 +140,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
+            shared.bring_along(context, definition, cut)
             _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
 

@@ -127,7 +127,7 @@ def rebuild(context: Context, name: str) -> Operation:
     The remedy for a lost log, and for tables of the view that are gone or damaged: none of their rows is read.
     """
     from deferred.maintenance import definition as definitions
-    from deferred.maintenance import support
+    from deferred.maintenance import shared, support
     from deferred.maintenance.rounds import at_cut
 
     view = context.metadata.views.get(name)
@@ -149,6 +149,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
             with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
                 batch = view.propagated_batch + 1
+                shared.bring_along(context, definition, cut)
                 support.refill(context, view, definition, cut, work.id, batch)
                 mv = mv_path(view.location)
                 names = [name for name, _ in view.columns]

@@ -182,6 +182,8 @@ class PropagateRenderer(Renderer):
         if type_ is None or type_ != self.types.get(theirs.name) or found is None:
             return None
         leaf, name = found
+        if isinstance(leaf, Temporary) and leaf.name in self.pinned.at_hand:
+            return None
         table = self.pinned.steps[leaf.name] if isinstance(leaf, Temporary) else self.pinned.changes[leaf.table]
         rows = self.temporaries.local(table)
         return None if rows is None else (rows, name)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed
+from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed, union_all
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Project
+from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
@@ -33,7 +34,7 @@ from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
 from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
-from deferred.maintenance.rounds import SparkMachine, computed
+from deferred.maintenance.rounds import Overestimated, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
@@ -75,6 +76,8 @@ class Job:
     """The view at s_i as a signed bag that is not netted; None for what its newest tables hold."""
     tell: Callable[[str], None] = log.info
     """Called with a line about how far a long computation has come."""
+    shared: Mapping[str, exp.Query] = field(default_factory=dict)
+    """Shared auxiliary tables at s_i, by the names under which the plan reads them."""
     operation: str | None = None
     """The id of the operation that writes the batch."""
 
@@ -145,11 +148,11 @@ class Incremental(Strategy):
         machine = self.machine(job, renderer, program)
         return self.change(job, program, machine, run(program.steps, machine))
 
-    def renderer(self, job: Job, shown: exp.Query | None = None) -> PropagateRenderer:
-        """What renders the steps of a run, and remembers where their results are; `shown` is the view at s_i."""
+    def renderer(self, job: Job, at_hand: Mapping[str, exp.Query] | None = None) -> PropagateRenderer:
+        """What renders the steps of a run, and remembers where their results are; `at_hand` are rows at s_i."""
         definition, view = job.definition, job.view
         versions = {name: state.version for name, state in job.supports.items()}
-        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, shown)
+        leaves = Pinned(definition, job.cut.versions, job.logs.changed, {}, view.workings, versions, at_hand or {})
         small = job.logs.total <= BROADCAST_ROWS
         return PropagateRenderer(leaves, job.supports, job.temporaries, definition.column_types, small)
 
@@ -169,12 +172,26 @@ class Incremental(Strategy):
         rounds = any(isinstance(step, Loop) for step in program.steps)
         return replace(machine, candidates=renderer.candidates) if rounds else machine
 
-    def found(self, job: Job, program: Program, renderer: PropagateRenderer) -> Iterator[tuple[Guard, list[Row]]]:
-        """The guards of a program that have found something, once its steps have run, and a few rows of each."""
-        for guard in program.guards:
-            rows = job.context.engine.rows(renderer.query(guard.rows).limit(EXAMPLES))
-            if rows:
-                yield guard, [tuple(row) for row in rows]
+    def found(self, job: Job, program: Program, machine: SparkMachine) -> Iterator[tuple[Guard, list[Row]]]:
+        """The guards of a program that have found something, once its steps have run, and a few rows of each.
+
+        What Spark must be asked is asked at once: as a rule no guard finds anything.
+        """
+        guards, query = program.guards, machine.renderer.query
+        known = {number: machine.evaluated(guard.rows) for number, guard in enumerate(guards)}
+        asked = [
+            exp.select(alias(bigint(number), "guard")).from_(query(guards[number].rows).limit(1).subquery("q"))
+            for number, rows in known.items()
+            if rows is None
+        ]
+        others = {number for (number,) in job.context.engine.rows(union_all(asked))} if asked else set()
+        for number, rows in known.items():
+            if rows is not None and rows.num_rows:
+                few = rows.slice(0, EXAMPLES)
+                yield guards[number], list(zip(*(values.to_pylist() for values in few.columns), strict=True))
+            elif number in others:
+                examples = job.context.engine.rows(query(guards[number].rows).limit(EXAMPLES))
+                yield guards[number], [tuple(row) for row in examples]
 
     def change(self, job: Job, program: Program, machine: SparkMachine, ran: Run) -> Change:
         """What a program has computed, once its steps have run: at the driver where it can, else in Spark."""
@@ -233,26 +250,38 @@ class SelfMaintained(Incremental):
 
     name = "self"
 
+    def cost(self, now: Situation) -> Cost:
+        return costs.keeping(now)
+
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return (*described(definition.plan), *super().reads(definition))
 
     def run(self, job: Job) -> Change:
         program = differentiate(job.definition.plan, job.logs.changed, job.definition.column_types)
         assert not tables_read(program), "base tables are out of reach"
-        renderer = self.renderer(job, shown_at_start(job))
+        renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard, rows in self.found(job, program, renderer):
+        for guard, rows in self.found(job, program, machine):
             if guard.kind != EXPOSED:
                 raise PromiseBrokenError(broken(guard, job.view.name, rows))
+            if job.operation is None:
+                raise Overestimated(exposed(guard, rows))  # a reader computes the view for itself
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, machine, ran)
 
 
 class FromView(Incremental):
-    """Deletions, and modifications of values that only pass through, from MV and the log alone (Blakeley, ch. 4)."""
+    """Changes that MV and the log alone can tell (Blakeley, ch. 4).
+
+    These are deletions, modifications of values that only pass through, and new rows that meet the same rows of other
+    tables as a row which the view shows.
+    """
 
     name = "from the view"
+
+    def cost(self, now: Situation) -> Cost:
+        return costs.looking(now)
 
     def applies(self, job: Job) -> bool:
         """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
@@ -261,14 +290,18 @@ class FromView(Incremental):
             for name, log in job.logs.changed.items()
         )
 
+    def may_decide(self, job: Job) -> bool:
+        """Whether a look at the view may tell what new rows meet: only one table has changed, and it shows enough."""
+        return len(job.logs.changed) == 1 and set(job.logs.changed) <= insertable(job.definition).keys()
+
     def run(self, job: Job) -> Change:
         """The view's answer; if a row turns out to be new to the view after all, that of the base tables."""
         program = _autonomous(job.definition).program(job.logs.changed)
         assert program is not None, "the view shows the keys of what has changed"
-        renderer = self.renderer(job, shown_at_start(job))
+        renderer = self.renderer(job, {VIEW: shown_at_start(job), **job.shared})
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
-        for guard, rows in self.found(job, program, renderer):
+        for guard, rows in self.found(job, program, machine):
             reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
             return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
         return self.change(job, program, machine, ran)
@@ -284,6 +317,13 @@ def answerable(definition: Definition) -> list[str]:
     if definition.bound is None or definition.declared is not None:
         return []
     return _autonomous(definition).tables
+
+
+def insertable(definition: Definition) -> dict[str, tuple[str, ...]]:
+    """The base tables whose insertions a view may answer from its own rows, with the columns in which rows agree."""
+    if definition.bound is None or definition.declared is not None:
+        return {}
+    return _autonomous(definition).insertable
 
 
 def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
@@ -360,11 +400,40 @@ class Choice:
 
 
 def reconsidered(job: Job, choice: Choice) -> Choice:
-    """The strategy once the rows of the logs are known: what only takes rows away may be answered by the view."""
-    if choice.strategy is not INCREMENTAL or not FROM_VIEW.applies(job):
+    """The strategy once the rows of the logs are known: the view may answer them, if that is expected to cost less.
+
+    What only takes rows away is answered by the view also where costs are not compared. New rows are not: if the view
+    shows none that meet the same, it was asked in vain.
+    """
+    if not job.logs.changed or (choice.strategy is not INCREMENTAL and not choice.costs):
         return choice
+    takes_away = FROM_VIEW.applies(job)
+    if not takes_away and not FROM_VIEW.may_decide(job):
+        return choice
+    now = situation(job.context, job.view, job.definition, job.logs)
+    if now is None and not takes_away:
+        return choice
+    compared = {}
+    if now is not None:
+        compared = {**(choice.costs or {INCREMENTAL.name: INCREMENTAL.cost(now)}), FROM_VIEW.name: FROM_VIEW.cost(now)}
+        others = min(cost.seconds for name, cost in compared.items() if name != FROM_VIEW.name)
+        if compared[FROM_VIEW.name].seconds > (1 if takes_away else WORTH) * others:
+            return replace(choice, costs=compared)
     tables = ", ".join(sorted(job.logs.changed))
-    return Choice(FROM_VIEW, f"Rows of {tables} were deleted or modified, and the view shows their keys.")
+    reason = (
+        f"Rows of {tables} were deleted or modified, and the view shows their keys."
+        if takes_away
+        else f"The view shows rows that may meet the same as the new rows of {tables}, and is less to read."
+    )
+    return Choice(FROM_VIEW, reason, costs=compared)
+
+
+def situation(context: Context, view: ViewRecord, definition: Definition, logs: Logs) -> Situation | None:
+    """What costs are estimated from; None where tables are small, or their sizes are not known."""
+    tables = costs.sizes(context, definition)
+    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+        return None
+    return Situation(context, view, definition, tables, logs)
 
 
 def choose(
@@ -402,6 +471,10 @@ def choose(
         reason += (
             f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
         )
+        reason += "".join(
+            f" So are new rows of {name}, if that is cheaper, where a row with the same {', '.join(names)} is shown."
+            for name, names in insertable(definition).items()
+        )
     if any(node.strategy.absorbs for node in definition.plan.walk()):
         reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
     if view.options.refresh_policy != "auto":
@@ -409,10 +482,9 @@ def choose(
     if logs is None:
         reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
         return Choice(INCREMENTAL, reason, RECOMPUTE)
-    tables = costs.sizes(context, definition)
-    if tables is None or sum(table.rows for table in tables.values()) <= SMALL:
+    now = situation(context, view, definition, logs)
+    if now is None:
         return Choice(INCREMENTAL, reason)
-    now = Situation(context, view, definition, tables, logs)
     incremental, recompute = INCREMENTAL.cost(now), RECOMPUTE.cost(now)
     compared = {INCREMENTAL.name: incremental, RECOMPUTE.name: recompute}
     if recompute.seconds < WORTH * incremental.seconds:

@@ -125,17 +125,21 @@ class _Filling:
         return list(found.items())[::-1]
 
     def rows(self, name: str, contents: Plan, batch: int) -> exp.Query:
-        """All rows of a support table, in their order where they are looked up again and again."""
+        """All rows of a support table, in the order by which they are looked up."""
         filled = replace(self.definition, supports=self.made)
         rows = rows_at(filled, over_support_tables(contents, self.made), self.cut)
         all_rows = appended(rows, contents.columns, (), None, batch)
-        _, strategy = kept_nodes(self.definition.plan)[name]
-        return _sorted(all_rows, contents.columns) if strategy.in_order else all_rows
+        return _sorted(all_rows, self.definition.plan, name)
 
 
-def _sorted(rows: exp.Query, names: Sequence[str]) -> exp.Query:
-    """Rows with equal values are neighbours, so that the statistics of files and pages leave out the rest."""
-    return select([exp.Star()], rows).order_by(*map(column, names), copy=False)
+def _sorted(rows: exp.Query, plan: Plan, name: str) -> exp.Query:
+    """The rows of a support table in the order in which they are stored.
+
+    Clustering by Delta would do the same only after an OPTIMIZE, and tables with it are not written at the driver.
+    """
+    node, strategy = kept_nodes(plan)[name]
+    order = strategy.order(node)
+    return select([exp.Star()], rows).order_by(*map(column, order), copy=False) if order else rows
 
 
 def restore(context: Context, view: ViewRecord, definition: Definition) -> Supports:
@@ -289,8 +293,7 @@ def advance(
             held = select(map(column, _names(names)), renderer.stored(name))
             current = newest(union_all([held, new]), names, upkeep.keys)
             new = appended(current, names, upkeep.keys, None, batch)
-        if kept_nodes(renderer.pinned.definition.plan)[name][1].in_order:
-            new = _sorted(new, names)
+        new = _sorted(new, renderer.pinned.definition.plan, name)
         _commit(context, view, name, operation, batch, overwrite(target, _names(names), new), True)
 
 

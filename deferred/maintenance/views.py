@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from deferred.algebra.operators.recursion import has_recursion
@@ -19,7 +20,7 @@ from deferred.log.lease import lease
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.sources.view_table import ViewTable
 from deferred.log.transactions import recover
-from deferred.maintenance import costs, support
+from deferred.maintenance import costs, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
@@ -80,7 +81,7 @@ def prepared(
     definition = _agreeing(definition, columns, strict)
     if strict:
         _refuse_recomputation(definition)
-    return Prepared(definition, columns, sources, cut, settings)
+    return Prepared(shared.chosen(context, definition, settings), columns, sources, cut, settings)
 
 
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
@@ -88,7 +89,8 @@ def _create(context: Context, name: str, sql: str, options: ViewOptions) -> View
     if not context.engine.started:
         definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
     settings = context.engine.settings()
-    with context.engine.meaning(settings):
+    choosing = shared.choosing(context) if options.maintain == definitions.SELF else nullcontext()
+    with context.engine.meaning(settings), choosing:
         return _compute(context, name, sql, options, settings)
 
 
@@ -157,6 +159,7 @@ def drop(context: Context, view: ViewRecord) -> None:
     _refuse_if_read(context, view)
     context.metadata.views.remove(view.id)
     remove_folder(view.location)
+    shared.remove_unused(context, shared.in_use([view]))
 
 
 def _refuse_if_read(context: Context, view: ViewRecord) -> None:
@@ -170,6 +173,7 @@ def _fill(context: Context, definition: Definition, columns: Columns, location: 
     engine = context.engine
     make_differential(engine, location, columns)
     with at_cut(context, definition, cut) as computed:
+        shared.bring_along(context, computed, cut)
         support.create(context, computed, location, cut, {})
         rows = definitions.query(support.resting_on(computed, location), columns, cut)
         details = {"kind": "refresh", "batch": 0, "cut": cut.to_json()}

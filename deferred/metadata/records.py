@@ -158,6 +158,8 @@ class RememberedDefinition:
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
     filled: Mapping[str, float] | None = None
     """How many seconds filling the view has taken, and how many the model of its cost had said."""
+    shared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The auxiliary tables that are parts of shared ones, by name: folder, columns and conditions of the shared one."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -174,6 +176,7 @@ class RememberedDefinition:
             "promises": None if self.promises is None else self.promises.to_json(),
             "alteration": None if self.alteration is None else self.alteration.to_json(),
             "filled": None if self.filled is None else dict(self.filled),
+            "shared": {name: dict(table) for name, table in self.shared.items()},
         }
 
     @classmethod
@@ -196,6 +199,7 @@ class RememberedDefinition:
             None if value.get("promises") is None else Declared.from_json(value["promises"]),
             None if value.get("alteration") is None else Alteration.from_json(value["alteration"]),
             value.get("filled"),
+            dict(value.get("shared") or {}),
         )
 
 

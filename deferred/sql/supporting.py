@@ -160,8 +160,8 @@ class _SupportPlanner:
         kept = self.kept(node.child)
         return node if kept is None else pick(replace(node, child=kept), node.columns)
 
-    def auxiliary(self, rows: Plan) -> Kept:
-        """Rows of a base table in an auxiliary table."""
+    def auxiliary(self, rows: Plan, order: tuple[str, ...]) -> Kept:
+        """Rows of a base table in an auxiliary table, in an order."""
         kept = self.kept(rows)
         if kept is None:
             unordered = [c for c in rows.columns if has_no_order(self.column_types[c])]
@@ -170,7 +170,7 @@ class _SupportPlanner:
                 f"{self.column_types[unordered[0]]} equal values cannot be found again. Leave that column out of the "
                 f"view, or use maintain = 'auto'."
             )
-        return replace(kept, kept=Auxiliary(kept.kept.support))
+        return replace(kept, kept=Auxiliary(kept.kept.support, order))
 
     def kept(self, rows: Plan) -> Kept | None:
         """The rows in a support table, None where they cannot be distinguished there.

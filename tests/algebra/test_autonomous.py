@@ -80,13 +80,53 @@ def test_4_11_a_deletion_by_a_column_that_the_view_does_not_show(db: Database) -
     assert (view, guards) == (Counter([(2, 17, 18, 23), (2, 19, 14, 25)]), set())
 
 
+def test_4_7_an_insertion_of_a_row_that_meets_what_another_meets(db: Database) -> None:
+    """INSERT(R₁, (4, 10)): the view shows what (1, 10) meets. What (5, 40) would meet, it does not know."""
+    rows = {"r1": [(1, 10), (2, 20), (3, 30)], "r2": [(10, 5, 25), (10, 6, 26), (20, 17, 31)]}
+    before = [(1, 10, 25), (1, 10, 26), (2, 20, 31)]
+    sql = "SELECT h, i, l FROM r1 JOIN r2 ON i = j"
+    view, guards = answered(db, sql, {"r1": ["h"]}, rows, {"r1": {(4, 10): 1}})
+    assert (view, guards) == (Counter([*before, (4, 10, 25), (4, 10, 26)]), set())
+    other = Database(SCHEMAS)
+    assert answered(other, sql, {"r1": ["h"]}, rows, {"r1": {(4, 10): 1, (5, 40): 1}})[1] == {NEW}
+    other.close()
+
+
+def test_one_of_several_rows_is_taken_that_meet_the_same(db: Database) -> None:
+    """Rows of the other table need no key, and may be there twice; what the new row computes is its own."""
+    rows = {"r1": [(1, 10), (2, 10), (3, 11)], "r2": [(10, 5, 25), (10, 5, 25), (11, 6, 26)]}
+    sql = "SELECT h, i, h * 2 AS twice, k + i AS both FROM r1 JOIN r2 ON i = j"
+    view, guards = answered(db, sql, {"r1": ["h"]}, rows, {"r1": {(4, 10): 1, (1, 10): -1, (3, 11): -1, (3, 10): 1}})
+    assert guards == set()
+    assert view == Counter({(2, 10, 4, 15): 2, (3, 10, 6, 15): 2, (4, 10, 8, 15): 2})
+
+
+def test_what_a_new_row_must_agree_in(db: Database) -> None:
+    """Columns that the join compares, or that are computed with those of others; all of them must be shown."""
+    keys = {"r1": ["h"], "r2": ["j"]}
+    shown = {
+        "SELECT h, i, l FROM r1 JOIN r2 ON i < k": {"r1": ("i",)},
+        "SELECT h, i, l + h AS x FROM r1 JOIN r2 ON i = k": {"r1": ("h", "i")},
+        "SELECT h, j, l FROM r1 JOIN r2 ON i = k": {},
+        "SELECT h, j, k FROM r1 JOIN r2 ON i = k": {"r1": ("i",), "r2": ("k",)},
+        "SELECT x.h, y.h AS o, x.i FROM r1 x JOIN r1 y ON x.i = y.i": {},
+    }
+    for sql, wanted in shown.items():
+        bound = db.bind(sql)
+        assert Autonomous(bound.plan, keys, bound.types).insertable == wanted, sql
+
+
 def test_what_a_modification_may_not_change(db: Database) -> None:
-    """A value that is compared, or computed with, does more than pass through."""
+    """A value that is compared does more than pass through: the new row must meet what another meets.
+
+    One that is only computed with leaves the row to meet what it met before.
+    """
     rows = {"r1": [(1, 5)], "r2": [(5, 1, 7)]}
     compared, computed = "SELECT h, i, k FROM r1 JOIN r2 ON i = j", "SELECT h, i + 1 AS n, k FROM r1 JOIN r2 ON h = k"
     assert answered(db, compared, {"r1": ["h"]}, rows, {"r1": {(1, 5): -1, (1, 6): 1}})[1] == {NEW}
     other = Database(SCHEMAS)
-    assert answered(other, computed, {"r1": ["h"]}, rows, {"r1": {(1, 5): -1, (1, 6): 1}})[1] == {NEW}
+    changes = {"r1": {(1, 5): -1, (1, 6): 1}}
+    assert answered(other, computed, {"r1": ["h"]}, rows, changes) == (Counter([(1, 7, 1)]), set())
     other.close()
 
 

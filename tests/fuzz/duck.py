@@ -242,8 +242,11 @@ class Database(ReadableLeaves):
 
     def show(self, bound: Bound) -> None:
         """Make the view's rows at the current state readable for the rules that ask for them."""
-        rows = self.renderer.render(signed(bound.plan))
-        self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{VIEW}" AS {rows}')
+        self.put(VIEW, signed(bound.plan))
+
+    def put(self, name: str, plan: Plan) -> None:
+        """Make the rows of a plan at the current state readable as a temporary result."""
+        self.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{name}" AS {self.renderer.render(plan)}')
 
     def run(self, program: Program) -> Ran:
         """Run a program that moves no support table; returns its result and the guards that found rows."""

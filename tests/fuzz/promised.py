@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from deferred.algebra.operators import Aggregate
+from deferred.algebra.operators.in_view import shared_rows
+from deferred.algebra.operators.project import signed
 from deferred.algebra.operators.promised_join import PromisedJoin
+from deferred.algebra.plan import Plan
 from deferred.algebra.program import EXPOSED, NEW, Guard
 from deferred.algebra.relevance import Dialect, relevance_of
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
+from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
 from deferred.errors import DeferredError
 from tests.fuzz.case import Row
 from tests.fuzz.check import Failure, Refused, Skipped
@@ -48,14 +52,17 @@ class Tables:
         own = (("a", "int"), ("b", "int"), ("s", "string"))
         return {name: (("id", "int"), *((fk, "int") for fk in self.references[name]), *own) for name in NAMES}
 
-    def promises(self, random: Random) -> Promises:
-        """Most of the promises that the rows keep: what is not declared must not be relied on."""
+    def declared(self, random: Random) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
+        """Most of the keys and references that the rows keep: what is not declared must not be relied on."""
         keys = {name: ("id",) for name in NAMES if random.random() < 0.9}
         kept = {
             name: {fk: target for fk, target in fks.items() if random.random() < 0.85}
             for name, fks in self.references.items()
         }
-        return Promises.of(keys, kept)
+        return keys, kept
+
+    def promises(self, random: Random) -> Promises:
+        return Promises.of(*self.declared(random))
 
     def row(self, random: Random, name: str, key: int, state: State) -> Row:
         fks = [_key_of(random, state[target.partition(".")[0]]) for target in self.references[name].values()]
@@ -201,7 +208,13 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
         raise Skipped(str(error)) from None
     except DeferredError as error:
         raise Refused(str(error)) from None
+    shared = _shared(random, bound.plan, tables) if random.random() < 0.4 else {}
+    if shared:
+        places = {name: Shared(name, portion) for name, portion in shared.items()}
+        types = {f"{PREFIX}{c}": t for name in NAMES for c, t in tables.schemas[name]}
+        bound = replace(bound, plan=over_shared(bound.plan, places), types={**bound.types, **types})
     seen.views += 1
+    seen.kinds["shared"] += bool(shared)
     seen.kinds.update({type(node).__name__ for node in bound.plan.walk()})
     joins = [node for node in bound.plan.walk() if isinstance(node, PromisedJoin)]
     seen.kinds["aggregated first"] += any(isinstance(part, Aggregate) for join in joins for part in join.inputs)
@@ -211,6 +224,8 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
     logs_of_all = random.random() < 0.8  # one program for all steps, which is written once
     for _ in range(steps if logs_of_all else 1):
         db.show(bound)
+        for name, portion in shared.items():
+            db.put(shared_rows(name, ()).name, signed(portion.plan))
         new = tables.changed(random, state)
         changed = [name for name in NAMES if logs_of_all or Counter(new[name]) != Counter(state[name])]
         for name in changed:
@@ -238,8 +253,22 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
         shown = fresh
 
 
+def _shared(random: Random, plan: Plan, tables: Tables) -> dict[str, Portion]:
+    """Tables that contain auxiliary tables of a plan: with more columns, and with fewer conditions."""
+    found = {}
+    for name, portion in portions(plan).items():
+        names = tuple(c for c, _ in tables.schemas[portion.table])
+        texts = frozenset(text for text in portion.conditions if random.random() < 0.5)
+        wide = portion.like(names, texts)
+        found[name] = wide if random.random() < 0.7 and wide.contains(portion) else portion
+    return found
+
+
 def check_from_view(seed: int, seen: Seen) -> None:
-    """A random join whose rows are deleted and modified, maintained from its own rows where they can tell."""
+    """A random join whose rows change, maintained from its own rows where they can tell.
+
+    Rows of several tables are deleted and modified, or rows of one table inserted, too.
+    """
     random = Random(seed)
     tables = Tables.drawn(random)
     sql = next(text for text in iter(lambda: query(random, tables), None) if _is_a_join(text))
@@ -249,8 +278,9 @@ def check_from_view(seed: int, seen: Seen) -> None:
         db.replace(name, Counter(rows))
     bound, shown = db.bind(sql), db.query(sql)
     asked = Autonomous(bound.plan, dict.fromkeys(NAMES, ("id",)), bound.types)
-    new = tables.changed(random, state, inserted=(0,))
-    changed = [name for name in asked.tables if Counter(new[name]) != Counter(state[name])]
+    into = random.choice([None, *asked.insertable])
+    new = tables.changed(random, state, inserted=(0,) if into is None else (1,))
+    changed = [name for name in asked.tables if Counter(new[name]) != Counter(state[name]) and into in (None, name)]
     program = asked.program(changed) if changed else None
     if program is None:
         db.close()
@@ -270,6 +300,7 @@ def check_from_view(seed: int, seen: Seen) -> None:
     seen.kinds.update(kinds)
     if not kinds:
         seen.steps += 1
+        seen.kinds["insertions"] += into is not None
         _expect("from view", added(shown, found.change), fresh, f"seed {seed}: {sql}\n{state} → {new}")
     elif kinds != {NEW}:
         raise Failure("guard", f"seed {seed}: {sql}: {kinds}\n{state} → {new}")

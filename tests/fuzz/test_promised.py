@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.fuzz.check import Failure
@@ -9,6 +11,7 @@ from tests.fuzz.promised import Seen, check, check_from_view
 
 SEEDS = range(500)
 PART = 100
+FROM_VIEW = int(os.environ.get("DEFERRED_FUZZ_FROM_VIEW", "90"))
 
 
 @pytest.mark.slow
@@ -21,16 +24,17 @@ def test_views_equal_their_recomputation_without_base_tables(first: int) -> None
     assert seen.views == PART
     assert seen.exposed < seen.steps / 5
     # Auxiliary tables that are aggregated first are rarer than one view in a hundred.
-    for kind in ("PromisedJoin", "Referring", "Seen", "Aggregate", "OuterJoin", "Distinct"):
+    for kind in ("PromisedJoin", "Referring", "Seen", "shared", "Aggregate", "OuterJoin", "Distinct"):
         assert seen.kinds[kind], f"no view has a {kind}"
 
 
-def test_views_answer_deletions_and_modifications_themselves() -> None:
+def test_views_answer_changes_themselves() -> None:
     seen = Seen()
-    for seed in range(60):
+    for seed in range(FROM_VIEW):
         check_from_view(seed, seen)
-    print(f"{seen.steps} of {seen.views} changes were answered from the view; the others: {dict(seen.kinds)}")
-    assert seen.steps > 20
+    print(f"{seen.steps} of {seen.views} changes were answered from the view: {dict(seen.kinds)}")
+    assert seen.steps > FROM_VIEW / 4
+    assert seen.kinds["insertions"] > FROM_VIEW / 50
 
 
 def test_a_few_at_once() -> None:

@@ -54,9 +54,16 @@ class KeptValues(Keeping):
 
 @dataclass(frozen=True)
 class Auxiliary(KeptValues):
-    """Rows of one base table that can matter to a view which reads no base table (Quass et al. 1996)."""
+    """Rows of one base table that can matter to a view which reads no base table (Quass et al. 1996).
+
+    They are stored in the order of the columns by which they are looked up: its key, if others refer to it, first.
+    """
 
     name: ClassVar[str] = "auxiliary table"
+    by: tuple[str, ...] = ()
+
+    def order(self, node: Kept) -> Sequence[str]:
+        return self.by
 
 
 @dataclass(frozen=True, eq=False)

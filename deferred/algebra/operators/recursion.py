@@ -86,7 +86,8 @@ class Fixpoint(Keeping):
     Every round looks rows up.
     """
 
-    in_order = True
+    def order(self, node: Recursion) -> Sequence[str]:
+        return self.contents(node).columns
 
     def reads_again(self, node: Recursion) -> bool:
         return True

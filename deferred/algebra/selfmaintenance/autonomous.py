@@ -3,7 +3,8 @@
 With a key of Rᵢ that the view shows, Aᵢ⁺ tells for every row of the view from which row of Rᵢ it comes. So the view and
 the log alone say which rows a deletion takes away (theorem 4.2), and what a modification makes of them if it changes
 only columns that the view passes through (theorem 4.3 A to D: no row enters the view, those to be modified are known,
-all of them stay, and their new values are known). Insertions need the other tables (theorem 4.1): a guard finds them.
+all of them stay, and their new values are known). Insertions need the other tables (theorem 4.1), unless the view has
+rows that meet the same (`insertions`): a guard finds all others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import Differentiator
-from deferred.algebra.keeping import without_keys_of
 from deferred.algebra.operators import Filter, Net, Project, Restrict
 from deferred.algebra.operators.in_view import view_rows
 from deferred.algebra.operators.outer_join import ANTI, LEFT, OuterJoin
@@ -25,6 +25,7 @@ from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan, used
 from deferred.algebra.program import DUPLICATE, NEW, Guard, Program
 from deferred.algebra.scalar import Scalar, all_true, column, is_column, same
+from deferred.algebra.selfmaintenance.insertions import Alike
 from deferred.algebra.selfmaintenance.promises import Promises
 from deferred.algebra.selfmaintenance.rewriting import narrowed
 from deferred.algebra.selfmaintenance.shown import Facts, Shown, facts, scan_of
@@ -44,6 +45,8 @@ class _Part:
     """The columns that a modification may change: those that the view passes through, and nothing else reads."""
     steady: tuple[str, ...]
     """All others: a modification of them is a deletion and an insertion."""
+    alike: Alike | None
+    """How new rows are found to meet the same as rows that the view shows."""
 
 
 class Autonomous:
@@ -71,11 +74,28 @@ class Autonomous:
             if all(each.key and self.shown.columns(each.key) for each in known if each.table == name)
         ]
 
+    @property
+    def insertable(self) -> dict[str, tuple[str, ...]]:
+        """The base tables into which insertions may need no base table, while no other one changes.
+
+        With the columns in which a new row must agree with one that the view shows.
+        """
+        found = {}
+        for name in self.tables:
+            assert self.shown.join is not None
+            known = [facts(each, self.promises, self.types) for each in self.shown.join.inputs]
+            mine = [i for i, each in enumerate(known) if each.table == name]
+            alike = self._part(self.shown.join.inputs[mine[0]]).alike if len(mine) == 1 else None
+            if alike is not None:
+                found[name] = tuple(known[mine[0]].names.get(c, c) for c, _ in alike.deciding)
+        return found
+
     def program(self, changed: Iterable[str]) -> Program | None:
         """Δ(V) from the view and the logs of some tables; None where the view does not show the key of one of them.
 
         ∇V = V ⋉ key(▼R₁) ⊎ …: rows of the view that come from a deleted or modified row, each once.
-        ΔV = those of them of which no part was deleted, with the new values of the modified parts.
+        ΔV = those of them of which no part was deleted, with the new values of the modified parts. If one input alone
+        has changed, its new rows are added as far as the view can decide what they meet.
         """
         changing, join = set(changed), self.shown.join
         if join is None or not changing <= set(self.tables):
@@ -86,10 +106,17 @@ class Autonomous:
         found = [self._touched(i, parts, logs) for i in range(len(parts))]
         touched = d.shared(Net(united(found, (*self.columns, COUNT)), d.bitwise(self.columns)))
         staying: Plan = touched
+        added: list[Plan] = []
         for number, (each, log) in enumerate(zip(parts, logs, strict=True)):
-            d.guards += self._guards(d, each, log, touched)
-            staying = self._modified(staying, each, log, number)
-        result = Net(united([staying, minus(touched)], (*self.columns, COUNT)), d.bitwise(self.columns))
+            steady = d.shared(Net(pick(log, (*each.steady, COUNT)), d.bitwise(each.steady)))
+            undecided = part(steady, exp.GT)
+            if len(parts) == 1 and each.alike is not None:
+                entering = Restrict(part(log, exp.GT), Keys.same(undecided, each.facts.key))
+                rows, undecided = each.alike.added(d, d.shared(entering), self.columns)
+                added.append(rows)
+            d.guards += self._guards(each, log, touched, undecided)
+            staying = self._modified(staying, each, log, steady, number)
+        result = Net(united([staying, minus(touched), *added], (*self.columns, COUNT)), d.bitwise(self.columns))
         guards = tuple(Guard(g.kind, g.table, g.names, d.reading(g.rows), g.other) for g in d.guards)
         return Program(tuple(d.steps), d.reading(result), {}, (), guards)
 
@@ -102,7 +129,8 @@ class Autonomous:
         fixed = set(known.key) | used(self.shown.join.condition) | computed
         steady = tuple(c for c in plan.columns if c in fixed)
         passed = tuple((e.name, out) for out, e in self.shown.outputs.items() if e.name in plan.columns)
-        return _Part(plan, known, key, tuple(pair for pair in passed if pair[0] not in fixed), steady)
+        alike = Alike.of(plan, self.shown, key, self.types)
+        return _Part(plan, known, key, tuple(pair for pair in passed if pair[0] not in fixed), steady, alike)
 
     def _touched(self, i: int, parts: Sequence[_Part], logs: Sequence[Plan]) -> Plan:
         """Rows of the view that come from a row which the i-th log deletes, and from none that an earlier one does."""
@@ -113,12 +141,15 @@ class Autonomous:
             rows = OuterJoin(rows, renamed(part(log, exp.LT), mine), ANTI, self._same_key(each, mine))
         return rows
 
-    def _modified(self, rows: Plan, each: _Part, log: Plan, number: int) -> Plan:
-        """Rows of the view without those that come from a deleted row, and with the new values of modified ones."""
+    def _modified(self, rows: Plan, each: _Part, log: Plan, steady: Plan, number: int) -> Plan:
+        """Rows of the view without those that come from a deleted row, and with the new values of modified ones.
+
+        `steady` is the log in the columns of which a modification is a deletion and an insertion.
+        """
         key = tuple(mine for mine, _ in each.key)
         mine = {c: f"_deferred_{number}_{c}" for c in (*key, *(c for c, _ in each.passed))}
-        deleted, new = part(log, exp.LT), part(log, exp.GT)
-        gone = renamed(without_keys_of(deleted, new, key), {c: mine[c] for c in key})
+        new = part(log, exp.GT)
+        gone = renamed(part(steady, exp.LT), {c: mine[c] for c in key})
         condition = self._same_key(each, mine)
         left = OuterJoin(rows, gone, ANTI, condition)
         marked = Project(renamed(new, mine), (*((c, column(c)) for c in mine.values()), (FOUND, exp.true())))
@@ -136,17 +167,14 @@ class Autonomous:
     def _same_key(self, each: _Part, mine: Mapping[str, str]) -> Scalar:
         return all_true(same(column(theirs), column(mine[c])) for c, theirs in each.key)
 
-    def _guards(self, d: Differentiator, each: _Part, log: Plan, touched: Plan) -> Iterable[Guard]:
-        """What the view cannot answer: inserted rows, and rows modified in a column that does more than pass through.
+    def _guards(self, each: _Part, log: Plan, touched: Plan, undecided: Plan) -> Iterable[Guard]:
+        """What the view cannot answer: new rows, also those modified in a column that does more than pass through.
 
         Nor may a row of the view show other values of a deleted row's columns than that row had: then its key is none.
         """
-        steady = d.shared(Net(pick(log, (*each.steady, COUNT)), d.bitwise(each.steady)))
-        scan = scan_of(each.plan)
-        assert scan is not None
         assert each.facts.table is not None
         names = tuple(each.facts.names[c] for c in each.facts.key)
-        yield Guard(NEW, each.facts.table, names, pick(part(steady, exp.GT), each.facts.key))
+        yield Guard(NEW, each.facts.table, names, pick(undecided, each.facts.key))
         shown = [(c, theirs) for c in each.plan.columns for _, theirs in self.shown.columns([c]) or ()]
         old = Project(part(log, exp.LT), tuple((f"_deferred_old_{c}", column(c)) for c, _ in shown))
         found = Filter(

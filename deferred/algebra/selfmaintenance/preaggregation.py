@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deferred.algebra.operators import Aggregate, Counted, Join, Part, Project
@@ -10,6 +10,14 @@ from deferred.algebra.operators.counted import COUNTED, EXTREMES, ROWS, SUM
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Scalar, column, columns_of, substitute
 from deferred.algebra.types import equality_is_coarser, has_no_order
+
+
+@dataclass(frozen=True)
+class AggregatedFirst(Counted):
+    """The parts of an auxiliary table that is aggregated, in the order of the columns by which it is joined."""
+
+    def order(self, node: Aggregate) -> Sequence[str]:
+        return node.keys
 
 
 @dataclass(frozen=True)
@@ -83,4 +91,4 @@ class PreAggregation:
             types[part.id] = types[total] = "bigint" if part.kind in (ROWS, COUNTED) else part.type
         finals = tuple((total, column(part.id)) for part, total in zip(parts, totals, strict=True))
         outputs = tuple((total, part.computed()) for part, total in zip(parts, totals, strict=True))
-        return Aggregate(child, group, outputs, Counted(names(), parts, finals)), totals
+        return Aggregate(child, group, outputs, AggregatedFirst(names(), parts, finals)), totals

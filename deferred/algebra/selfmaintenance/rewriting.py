@@ -9,7 +9,7 @@ that has both states at hand:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators import Aggregate, Filter, Join, Kept
-from deferred.algebra.operators.in_view import InView, Seen
+from deferred.algebra.operators.in_view import InShared, InView, Seen
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
@@ -28,7 +28,7 @@ from deferred.algebra.operators.scan import scans_of, tables_of
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.program import Program
 from deferred.algebra.prune import needed_columns, parents_first, prune
-from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, is_column
+from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, equated_columns, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
@@ -90,8 +90,8 @@ class AuxiliaryTables(Protocol):
     fresh: Fresh
     names: Fresh
 
-    def auxiliary(self, rows: Plan) -> Kept:
-        """Rows of a base table in an auxiliary table."""
+    def auxiliary(self, rows: Plan, order: tuple[str, ...]) -> Kept:
+        """Rows of a base table in an auxiliary table, in an order."""
         ...
 
 
@@ -127,6 +127,7 @@ class _Rewriting:
         self.types = self.tables.column_types
         self.read = _read_states(self.root)
         self.shown = Shown.by(self.root, self.types)
+        self.looked_up = _looked_up(self.root)
 
     def plan(self) -> Plan:
         return self.visit(self.root)
@@ -140,7 +141,7 @@ class _Rewriting:
         if isinstance(node, Join):
             return self.join(node)
         if self.read.get(node) and scan_of(node) is not None:
-            return self.tables.auxiliary(node)
+            return self.tables.auxiliary(node, self.order(node))
         node = self.pre_aggregated(node)
         return node.with_children([self.visit(child) for child in node.children])
 
@@ -184,8 +185,13 @@ class _Rewriting:
             shown = self.shown.columns(plan.columns)
             if shown is not None:
                 bitwise = {c: self.types[c] for c in plan.columns if equality_is_coarser(self.types[c])}
-                return Seen(plan, InView(self.root.columns, shown), bitwise)
-        return self.tables.auxiliary(plan)
+                return Seen(plan, InView(shown, self.root.columns), bitwise)
+        key = [theirs for edge in graph.links if edge.end == i for _, theirs in edge.on]
+        return self.tables.auxiliary(plan, self.order(plan, key))
+
+    def order(self, plan: Plan, first: Iterable[str] = ()) -> tuple[str, ...]:
+        """The columns of a plan by which a rule looks its rows up: those that the query equates or groups by."""
+        return tuple(dict.fromkeys([*first, *(c for c in plan.columns if c in self.looked_up)]))
 
     # ---- the join graph
 
@@ -230,6 +236,16 @@ def _plain_equality(part: Scalar) -> tuple[str, str] | None:
     return None
 
 
+def _looked_up(plan: Plan) -> set[str]:
+    """The columns by which rules look rows up, somewhere in a plan."""
+    found: set[str] = set()
+    for node in plan.walk():
+        found |= set(node.looked_up_by)
+        for expression in node.expressions:
+            found |= {name for part in conjuncts(expression) for name in equated_columns(part) or ()}
+    return found
+
+
 def _read_states(plan: Plan) -> dict[Plan, bool]:
     """Whether rows of each node are read, beside its change."""
     read = dict.fromkeys(plan.walk(), False)
@@ -254,6 +270,9 @@ def described(plan: Plan) -> list[str]:
         strategy = node.strategy
         if isinstance(strategy, Auxiliary):
             lines.append(f"{scan_below(node).table}: kept in {strategy.support} as {labels.text(node)}")
+        elif isinstance(strategy, InShared):
+            table = scan_below(node).table
+            lines.append(f"{table}: kept in {strategy.folder}, which views share, as {labels.text(node)}")
         elif isinstance(strategy, InView):
             lines.append(f"{scan_below(node).table}: not kept; it refers to all others, and the view shows its rows")
         elif isinstance(node, PromisedJoin):
