@@ -115,6 +115,22 @@ def test_shared_tables_through_crashes_and_other_definitions(
         assert [each.strategy for each in shop.refreshed("toys", "ducks")] == ["self", "self"]
 
 
+def test_a_rebuild_corrects_what_a_log_has_left_out(shop: Shop) -> None:
+    """The owner has forgotten to hand over a row: a rebuilt view is right, and stays so without the base tables."""
+    wh = shop.wh
+    wh.create_view("toys", TOY_LINES, maintain="self")
+    wh.create_view("ducks", DUCKS, maintain="self")
+    at, rows = f"delta.`{shop.folder / 'item'}`", "(6, 'kite', 'toy', 'x'), (5, 'swan', 'toy', 'x')"
+    wh.spark.sql(f"INSERT INTO {at} VALUES {rows}")
+    wh.append_changes("item", None, wh.spark.sql(f"SELECT * FROM {at} WHERE item_id = 6"))
+    shop.change("line", inserted="(105, 10, 6, 6)")
+    wh.refresh("toys")
+    wh.rebuild("toys")
+    wh.refresh("ducks", full=True)
+    shop.change("line", inserted="(106, 10, 5, 7), (107, 11, 6, 8)")
+    assert [(each.strategy, each.rows_inserted) for each in shop.refreshed("toys", "ducks")] == [("self", 2)] * 2
+
+
 def _over_files(shop: Shop, sql: str) -> str:
     for name in ("line", "item"):
         sql = sql.replace(f" {name} ", f" delta.`{shop.folder / name}` ")
