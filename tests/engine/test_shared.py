@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,20 @@ def test_a_rebuild_corrects_what_a_log_has_left_out(shop: Shop) -> None:
     wh.refresh("ducks", full=True)
     shop.change("line", inserted="(106, 10, 5, 7), (107, 11, 6, 8)")
     assert [(each.strategy, each.rows_inserted) for each in shop.refreshed("toys", "ducks")] == [("self", 2)] * 2
+
+
+def test_a_table_that_a_later_version_would_read_otherwise_is_not_read(shop: Shop) -> None:
+    """It writes a condition in other words, say: the view gets a table of its own, once."""
+    wh, store = shop.wh, shop.wh._context.metadata.views
+    wh.create_view("toys", TOY_LINES, maintain="self")
+    view = wh.find_view("toys")
+    ((name, table),) = view.definition.shared.items()
+    other = {**table, "conditions": [f"({text})" for text in table["conditions"]]}
+    store.update(view.id, definition=replace(view.definition, shared={name: other}))
+    shop.change("line", inserted="(105, 10, 7, 6)")
+    assert wh.refresh("toys").strategy == "full"
+    shop.change("line", inserted="(106, 10, 9, 6), (107, 10, 8, 6)")
+    assert [(each.strategy, each.rows_inserted) for each in shop.refreshed("toys")] == [("self", 1)]
 
 
 def _over_files(shop: Shop, sql: str) -> str:
