@@ -15,7 +15,7 @@ from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
-from deferred.algebra.selfmaintenance.containing import PREFIX, Shared, over_shared, portions
+from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -250,12 +250,21 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
         declared=declared,
     )
     own = portions(definition.plan) if remembered.shared else {}
-    return definition.sharing(
-        {
-            name: Shared(table["folder"], own[name].like(tuple(table["names"]), frozenset(table["conditions"])))
-            for name, table in remembered.shared.items()
-        }
-    )
+    found = {name: _shared(own.get(name), table) for name, table in remembered.shared.items()}
+    return definition.sharing({name: table for name, table in found.items() if table is not None})
+
+
+def _shared(own: Portion | None, table: Mapping[str, Any]) -> Shared | None:
+    """The shared table in which an auxiliary table is, by what was remembered of it.
+
+    None where a later version plans the view, or writes its conditions, in another way: then the view has no such table
+    and gets one of its own, as after every other change of what is kept for it.
+    """
+    if own is None or own.table != table["table"]:
+        return None
+    held = own.like(tuple(table["names"]), frozenset(table["conditions"]))
+    same = len(held.conditions) == len(table["conditions"]) and held.contains(own)
+    return Shared(table["folder"], held) if same else None
 
 
 def maintained(context: Context, view: ViewRecord, definition: Definition, maintain: str) -> Definition | None:

@@ -140,7 +140,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
                 work.details["recursions"] = change.recursions
             work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
         with work.phase("write"):
-            shared.bring_along(context, definition, cut)
+            (shared.correct if full else shared.bring_along)(context, definition, cut)
             _write_batch(context, view, change, temporaries, cut, batch, work, held)
     _remove_applied_batches(context, view)
 

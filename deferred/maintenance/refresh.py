@@ -149,7 +149,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
             with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
                 batch = view.propagated_batch + 1
-                shared.bring_along(context, definition, cut)
+                shared.correct(context, definition, cut)
                 support.refill(context, view, definition, cut, work.id, batch)
                 mv = mv_path(view.location)
                 names = [name for name, _ in view.columns]

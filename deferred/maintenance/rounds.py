@@ -16,6 +16,7 @@ from deferred.algebra.operators.recursion import has_recursion, rounds_before
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop, run
+from deferred.algebra.types import is_padded
 from deferred.log.context import Context
 from deferred.maintenance.definition import Definition, Pinned
 from deferred.metadata import Cut
@@ -91,10 +92,13 @@ class SparkMachine:
         return self._driver.evaluated(plan)
 
     def hold(self, name: str, rows: pa.Table) -> exp.Table:
-        """Takes rows that were computed at the driver, in the types that their columns are known to have."""
+        """Takes rows that were computed at the driver, in the types that their columns are known to have.
+
+        Values of CHAR are there as Spark has given them, padded; Arrow has no such type.
+        """
         import pyarrow as pa
 
-        known = {**self.types, COUNT: "bigint"}
+        known = {c: "string" if is_padded(type_) else type_ for c, type_ in self.types.items()} | {COUNT: "bigint"}
         types = {c: known.get(c) or spelled(rows.schema.field(c).type) for c in rows.column_names}
         exact = [(c, exact_type(type_) or rows.schema.field(c).type) for c, type_ in types.items()]
         return self.temporaries.hold(name, rows.cast(pa.schema(exact)), column_list(types.items()))

@@ -9,6 +9,7 @@ is a signed bag whose rows are tagged with versions of R: at a version v, its ro
 - Every commit names all tags. Now and then T is rewritten: all that is before the cuts of its views becomes one tag.
 - If R's log no longer leads to v, or R was recreated, T is filled anew at v. A view at another version then has no
   state there and is recomputed, once.
+- If a view is rebuilt at v, R's log may have been wrong: what T lacks of R's rows at v is appended, tagged v.
 
 A table is chosen when a view is created or altered, and removed with its last view, both under one lease. What a crash
 leaves over is removed by `gc`, which keeps what the catalog's views name.
@@ -30,6 +31,7 @@ from deferred.algebra.bags import (
     alias,
     bigint,
     column,
+    difference,
     insert_into,
     merge_nothing,
     negated,
@@ -54,6 +56,7 @@ from deferred.maintenance.making import remove_folder
 from deferred.metadata import Cut, RememberedDefinition, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
+from deferred.spark.temporaries import UNKNOWN, Temporaries
 from deferred.sql.dialect import delta_table
 from deferred.sql.render import Renderer
 
@@ -138,6 +141,12 @@ def bring_along(context: Context, definition: Definition, cut: Cut) -> None:
     """Bring the shared tables of a view to a cut."""
     for shared in {each.folder: each for each in definition.shared.values()}.values():
         _Table(context, definition, shared).bring(cut)
+
+
+def correct(context: Context, definition: Definition, cut: Cut) -> None:
+    """Let the shared tables of a view hold at a cut what the base tables hold there, whatever their logs have said."""
+    for shared in {each.folder: each for each in definition.shared.values()}.values():
+        _Table(context, definition, shared).correct(cut)
 
 
 def catch_up(context: Context, definition: Definition, cut: Cut) -> None:
@@ -237,6 +246,24 @@ class _Table:
             if held is not None:
                 self._appended(cut, held)
 
+    def correct(self, cut: Cut) -> None:
+        """See that the rows at a cut are those of the base table: what they lack is appended, and all of an empty one.
+
+        Later tags get it, too: their rows follow from these by the log.
+        """
+        with self._leased() as held:
+            state, version = self.state(), cut.versions[self.base[0]]
+            if state is None or not self.tags(state):
+                self._fill(cut, held)
+                return
+            if version < min(state.tags):
+                return
+            rows = difference(self._contents(cut), self._upto(state, version), self.columns[:-2])
+            tagged = select([*map(column, self.names[:-1]), alias(bigint(version), BATCH)], rows)
+            with self.context.engine.temporaries() as temporaries:
+                self._add(temporaries, tagged, self._mark("rows", held, [*state.tags, version]))
+            self._confirm(cut)
+
     @contextmanager
     def _changing(self, cut: Cut) -> Iterator[Held | None]:
         """Hold the lease for the table; None if nothing is to be done.
@@ -247,14 +274,16 @@ class _Table:
         if self._is_known(cut):
             yield None
             return
+        with self._leased() as held:
+            yield None if self._is_known(cut) else held
 
+    def _leased(self) -> AbstractContextManager[Held]:
         def shut_out(number: int) -> None:
             for application in (self._application("rows"), self._application("rewriting")):
                 bar(self.context, self.path, Mark(application, number, {"kind": "bar"}))
 
         name = f"shared:{self.shared.folder}"
-        with lease(self.context, name, f"The shared table {self.shared.folder}", shut_out) as held:
-            yield None if self._is_known(cut) else held
+        return lease(self.context, name, f"The shared table {self.shared.folder}", shut_out)
 
     def _is_known(self, cut: Cut) -> bool:
         tags, version = self.tags(self.state()), cut.versions[self.base[0]]
@@ -294,9 +323,8 @@ class _Table:
     def _fill(self, cut: Cut, held: Held) -> None:
         """All rows at a cut, from the base table, in the order in which they are looked up."""
         version = cut.versions[self.base[0]]
-        contents = rows_at(self.definition, Net(signed(self.shared.portion.plan)), cut)
         names = self.names[:-1]
-        rows = select([*map(column, names), alias(bigint(version), BATCH)], contents)
+        rows = select([*map(column, names), alias(bigint(version), BATCH)], self._contents(cut))
         rows = select([exp.Star()], rows).order_by(*map(column, self.shared.portion.columns), copy=False)
         mark = self._mark("rows", held, [version])
         if not is_delta(self.path) or not readable(self.path):
@@ -305,6 +333,10 @@ class _Table:
         else:
             self.context.engine.commit(overwrite(delta_table(self.path), self.names, rows), mark)
         self._confirm(cut)
+
+    def _contents(self, cut: Cut) -> exp.Query:
+        """The rows at a cut with their counts, from the base table."""
+        return rows_at(self.definition, Net(signed(self.shared.portion.plan)), cut)
 
     def _append(self, state: _State, cut: Cut, held: Held) -> None:
         """Δ since the last tag before the cut; if there are later tags, the next of them takes it back."""
@@ -338,14 +370,18 @@ class _Table:
                     [*map(column, names), alias(bigint(min(later)), BATCH)], negated(change, list(portion.columns))
                 )
                 rows = union_all([rows, back])
-            found = temporaries.compute("shared", rows, logs.total)
-            if not temporaries.rows(found):
-                self.context.engine.commit(merge_nothing(delta_table(self.path)), mark)
-                return
-            local = temporaries.local(found)
-            if local is None or not self.context.engine.append_rows(self.path, local.rename_columns(self.names), mark):
-                added = insert_into(delta_table(self.path), self.names, select([exp.Star()], found))
-                self.context.engine.commit(added, mark)
+            self._add(temporaries, rows, mark, logs.total)
+
+    def _add(self, temporaries: Temporaries, rows: exp.Query, mark: Mark, expected: int = UNKNOWN) -> None:
+        """Append rows in one commit, which is made for its mark even if there are none."""
+        found = temporaries.compute("shared", rows, expected)
+        if not temporaries.rows(found):
+            self.context.engine.commit(merge_nothing(delta_table(self.path)), mark)
+            return
+        local = temporaries.local(found)
+        if local is None or not self.context.engine.append_rows(self.path, local.rename_columns(self.names), mark):
+            added = insert_into(delta_table(self.path), self.names, select([exp.Star()], found))
+            self.context.engine.commit(added, mark)
 
     def _rewritten(self, state: _State, held: Held) -> _State:
         """The table with one tag for all that is before the cuts of its views."""

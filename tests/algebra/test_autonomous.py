@@ -149,6 +149,30 @@ def test_a_key_that_is_none_is_found_out(db: Database) -> None:
     assert guards == {DUPLICATE}
 
 
+@pytest.mark.parametrize(
+    ("sql", "keys"),
+    [
+        ("SELECT h, i, k FROM r1 JOIN r2 ON i = j", {"r1": ["h"], "r2": ["j"]}),
+        ("SELECT h, l, i FROM r1 JOIN r2 ON i = k", {"r1": ["h"], "r2": ["k"]}),
+        ("SELECT h, l FROM r1 JOIN r2 ON i = k", {"r1": ["h"], "r2": ["k"]}),
+    ],
+)
+@pytest.mark.parametrize("change", [{(1, 5): -1}, {(1, 5): -1, (1, 6): 1}, {(2, 5): 1}])
+def test_copies_of_a_row_are_found_out(db: Database, sql: str, keys: dict[str, list[str]], change: Any) -> None:
+    """Of two rows with one key and the same values, one goes, or another row meets what both meet."""
+    rows = {"r1": [(1, 5), (1, 5)], "r2": [(5, 5, 7), (6, 6, 8)]}
+    view, guards = answered(db, sql, keys, rows, {"r1": change})
+    assert guards & {DUPLICATE, NEW}, f"wrong: {view}"
+
+
+def test_rows_of_one_key_that_a_new_row_would_meet_alike_are_found_out(db: Database) -> None:
+    """The values that only pass through tell both rows of key 5 apart in the view, and not in what a new row adds."""
+    rows = {"r1": [(1, 5)], "r2": [(5, 5, 7), (5, 5, 8)]}
+    sql = "SELECT h, i, j, k, l FROM r1 JOIN r2 ON i = k"
+    view, guards = answered(db, sql, {"r1": ["h"], "r2": ["j"]}, rows, {"r2": {(9, 5, 1): 1}})
+    assert guards == {DUPLICATE}, f"wrong: {view}"
+
+
 def test_a_view_that_shows_no_key_does_not_answer(db: Database) -> None:
     for sql in ("SELECT i FROM r1 JOIN r2 ON i = j", "SELECT h, COUNT(*) FROM r1 JOIN r2 ON i = j GROUP BY h"):
         bound = db.bind(sql)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,15 @@ WITHOUT_KEYS = (
 @contextmanager
 def out_of_reach(folder: Path) -> Iterator[None]:
     """The base tables of a folder without their rows: only their logs are left."""
-    moved = [(path, path.with_suffix(".away")) for path in folder.glob("*/*.parquet")]
-    assert moved
+    files = list(folder.glob("*/*.parquet"))
+    assert files
+    with moved_away(files):
+        yield
+
+
+@contextmanager
+def moved_away(files: Sequence[Path]) -> Iterator[None]:
+    moved = [(path, path.with_suffix(".away")) for path in files]
     for path, away in moved:
         shutil.move(path, away)
     try:
@@ -276,17 +283,11 @@ def test_remote_tables_that_only_send_their_changes(warehouse: Any, tmp_path: Pa
     send("line", "c", (14, 4, 9), (15, 1, 3), (16, 2, 1))
     send("line", "d", (12, 3, 7))
     wh.sync()
-    away(first, "away")
-    done = wh.refresh("v")
-    away([path.with_suffix(".away") for path in first], "parquet")
+    with moved_away(first):
+        done = wh.refresh("v")
     assert done.strategy == "self"
     items = rows["item"]
     toys = [(key, items[item][1], price) for key, item, price in rows["line"].values() if items[item][2] == "toy"]
     assert bag(wh.read("v")) == bag(wh.spark.createDataFrame(toys, "a INT, b STRING, c INT"))
     assert_fresh(wh, "v")
     wh.verify("v")
-
-
-def away(paths: list[Path], suffix: str) -> None:
-    for path in paths:
-        path.rename(path.with_suffix(f".{suffix}"))

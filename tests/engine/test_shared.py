@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,36 @@ def test_shared_tables_through_crashes_and_other_definitions(
         shop.wh = again
         shop.change("item", deleted="(7, 'crane', 'toy', 'x')", inserted="(7, 'heron', 'toy', 'x')")
         assert [each.strategy for each in shop.refreshed("toys", "ducks")] == ["self", "self"]
+
+
+def test_a_rebuild_corrects_what_a_log_has_left_out(shop: Shop) -> None:
+    """The owner has forgotten to hand over a row: a rebuilt view is right, and stays so without the base tables."""
+    wh = shop.wh
+    wh.create_view("toys", TOY_LINES, maintain="self")
+    wh.create_view("ducks", DUCKS, maintain="self")
+    at, rows = f"delta.`{shop.folder / 'item'}`", "(6, 'kite', 'toy', 'x'), (5, 'swan', 'toy', 'x')"
+    wh.spark.sql(f"INSERT INTO {at} VALUES {rows}")
+    wh.append_changes("item", None, wh.spark.sql(f"SELECT * FROM {at} WHERE item_id = 6"))
+    shop.change("line", inserted="(105, 10, 6, 6)")
+    wh.refresh("toys")
+    wh.rebuild("toys")
+    wh.refresh("ducks", full=True)
+    shop.change("line", inserted="(106, 10, 5, 7), (107, 11, 6, 8)")
+    assert [(each.strategy, each.rows_inserted) for each in shop.refreshed("toys", "ducks")] == [("self", 2)] * 2
+
+
+def test_a_table_that_a_later_version_would_read_otherwise_is_not_read(shop: Shop) -> None:
+    """It writes a condition in other words, say: the view gets a table of its own, once."""
+    wh, store = shop.wh, shop.wh._context.metadata.views
+    wh.create_view("toys", TOY_LINES, maintain="self")
+    view = wh.find_view("toys")
+    ((name, table),) = view.definition.shared.items()
+    other = {**table, "conditions": [f"({text})" for text in table["conditions"]]}
+    store.update(view.id, definition=replace(view.definition, shared={name: other}))
+    shop.change("line", inserted="(105, 10, 7, 6)")
+    assert wh.refresh("toys").strategy == "full"
+    shop.change("line", inserted="(106, 10, 9, 6), (107, 10, 8, 6)")
+    assert [(each.strategy, each.rows_inserted) for each in shop.refreshed("toys")] == [("self", 1)]
 
 
 def _over_files(shop: Shop, sql: str) -> str:

@@ -11,8 +11,10 @@ import pytest
 from deferred.algebra.bags import COUNT
 from deferred.log.delta_log import DeltaLog
 from deferred.log.small_changes import small_changes
+from deferred.maintenance.rounds import SparkMachine
 from deferred.spark import temporaries as temporaries_module
 from deferred.spark.engine import Engine
+from deferred.sql.render import ReadableLeaves, Renderer
 
 VALUES = {
     "tinyint": ("CAST(-128 AS TINYINT)", "CAST(127 AS TINYINT)"),
@@ -132,3 +134,12 @@ def test_types_that_arrow_would_change_stay_in_spark(spark: Any) -> None:
         collated = temporaries.compute("collated", "SELECT 'a' COLLATE UTF8_LCASE AS x", expected=1)
         assert temporaries.local(variant) is None
         assert temporaries.local(collated) is None
+
+
+def test_padded_texts_that_were_computed_at_the_driver_go_to_spark(spark: Any) -> None:
+    engine = Engine(spark)
+    with engine.temporaries() as temporaries:
+        machine = SparkMachine(Renderer(ReadableLeaves()), {}, temporaries, {"c": "char(4)", "n": "int"})
+        held = machine.hold("step", pa.table({"c": ["ab  ", None], "n": pa.array([1, None], pa.int32())}))
+        rows = engine.rows(f"SELECT c, n FROM {temporaries.ready(held).name}")
+        assert sorted(map(tuple, rows), key=str) == [("ab  ", 1), (None, None)]

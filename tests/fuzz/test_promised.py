@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from deferred.algebra.program import DUPLICATE
 from tests.fuzz.check import Failure
 from tests.fuzz.promised import Seen, check, check_from_view
 
@@ -35,6 +36,7 @@ def test_views_answer_changes_themselves() -> None:
     print(f"{seen.steps} of {seen.views} changes were answered from the view: {dict(seen.kinds)}")
     assert seen.steps > FROM_VIEW / 4
     assert seen.kinds["insertions"] > FROM_VIEW / 50
+    assert seen.kinds[DUPLICATE], "no table has copies of rows that a view shows"
 
 
 def test_a_few_at_once() -> None:

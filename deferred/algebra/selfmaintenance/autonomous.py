@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT
+from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.delta import Differentiator
 from deferred.algebra.operators import Filter, Net, Project, Restrict
 from deferred.algebra.operators.in_view import view_rows
+from deferred.algebra.operators.join import equivalences
 from deferred.algebra.operators.outer_join import ANTI, LEFT, OuterJoin
 from deferred.algebra.operators.project import minus, pick, renamed
 from deferred.algebra.operators.referring import part
@@ -113,7 +115,8 @@ class Autonomous:
             if len(parts) == 1 and each.alike is not None:
                 entering = Restrict(part(log, exp.GT), Keys.same(undecided, each.facts.key))
                 rows, undecided = each.alike.added(d, d.shared(entering), self.columns)
-                added.append(rows)
+                added.append(d.shared(Net(rows, d.bitwise(self.columns))))
+                d.guards += self._repeated(each, added[-1])
             d.guards += self._guards(each, log, touched, undecided)
             staying = self._modified(staying, each, log, steady, number)
         result = Net(united([staying, minus(touched), *added], (*self.columns, COUNT)), d.bitwise(self.columns))
@@ -170,7 +173,8 @@ class Autonomous:
     def _guards(self, each: _Part, log: Plan, touched: Plan, undecided: Plan) -> Iterable[Guard]:
         """What the view cannot answer: new rows, also those modified in a column that does more than pass through.
 
-        Nor may a row of the view show other values of a deleted row's columns than that row had: then its key is none.
+        Nor may a row of the view show other values of a deleted row's columns than that row had, nor be there twice
+        where keys forbid it: then its key is none.
         """
         assert each.facts.table is not None
         names = tuple(each.facts.names[c] for c in each.facts.key)
@@ -184,6 +188,35 @@ class Autonomous:
         alike = all_true(same(column(theirs), column(f"_deferred_old_{c}")) for c, theirs in shown)
         other = OuterJoin(found, old, ANTI, alike)
         yield Guard(DUPLICATE, each.facts.table, names, pick(other, [theirs for _, theirs in each.key]))
+        yield from self._repeated(each, found)
+
+    def _repeated(self, each: _Part, rows: Plan) -> Iterable[Guard]:
+        """Rows that the view has, or would have, more than once, where it has none if all keys are keys."""
+        if self.tells_apart:
+            assert each.facts.table is not None
+            names = tuple(each.facts.names[c] for c in each.facts.key)
+            more = Filter(rows, exp.GT(this=column(COUNT), expression=bigint(1)))
+            yield Guard(DUPLICATE, each.facts.table, names, pick(more, [theirs for _, theirs in each.key]))
+
+    @cached_property
+    def tells_apart(self) -> bool:
+        """Whether each row of the view says of all inputs from which of their rows it comes.
+
+        The view shows the key of an input, or the join equates it with columns of inputs of which that is said.
+        """
+        join = self.shown.join
+        assert join is not None
+        equal = equivalences(join.condition)
+        left = [facts(each, self.promises, self.types) for each in join.inputs]
+        told: set[str] = set()
+        while found := [
+            each
+            for each in left
+            if each.key and (self.shown.columns(each.key) or all(equal.get(c, frozenset()) & told for c in each.key))
+        ]:
+            told |= {c for each in found for c in each.columns}
+            left = [each for each in left if each not in found]
+        return not left
 
 
 def _delta(d: Differentiator, plan: Plan) -> Plan:
