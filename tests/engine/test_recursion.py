@@ -57,7 +57,9 @@ def test_a_view_over_a_hierarchy(warehouse: Any, staff: str, monkeypatch: pytest
     listening = replace(wh._context, listeners=(lambda event: told_rounds.append(event.phase),))
     monkeypatch.setattr(wh, "_context", listening)
     done = wh.refresh("reports")
-    assert "round 1 of chain, derived rows: 2 found, 4 in all" in told_rounds  # below 3 now: 4 and 5, then their ways to 1
+    assert (
+        "round 1 of chain, derived rows: 2 found, 4 in all" in told_rounds
+    )  # below 3 now: 4 and 5, then their ways to 1
     assert done.strategy == "incremental"
     assert people(wh) == {None: 5, 1: 4, 3: 2, 4: 1}
     rounds = done.recursions["chain"]
