@@ -13,6 +13,7 @@ skips it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ _EXACT_TYPES = {
 }
 """The types of Spark beside decimals whose values Arrow holds exactly, and how Arrow calls its own."""
 
+EXACT_DIGITS = 15
+"""In the statistics of a file, delta-rs writes decimals as floating-point numbers: these are exact so far."""
+
 HELD_ROWS = 100_000
 """Replaced rows come to the driver, up to this many."""
 
@@ -91,7 +95,7 @@ def replace(
 ) -> bool:
     """Replace the rows for which a condition holds in one commit with a mark, if the table is still the one `seen`."""
     table = _opened(path)
-    if table is None or table.version() != seen:
+    if table is None or table.version() != seen or not _is_sound(rows):
         return False
     return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_as_datafusion(condition))
 
@@ -99,8 +103,8 @@ def replace(
 def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
     """The rows of a table for which a condition holds, and its version; None where `replace` is not for the table.
 
-    Floating-point columns are left to Spark: statistics by delta-rs do not know NaN, which Spark takes for the largest
-    number, and would skip its file.
+    The other rows of their files are written anew with them, so all must be such that `_is_sound` holds: floating-point
+    columns are left to Spark, and decimals where the statistics of some file have too many digits.
     """
     import pyarrow as pa
     from deltalake import QueryBuilder
@@ -112,7 +116,7 @@ def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
         files = pa.table(table.get_add_actions(flatten=True))
         if sum(files.column("size_bytes").to_pylist()) > REWRITTEN_BYTES:
             return None
-        if has_floats(pa.schema(table.schema().to_arrow())):
+        if not _are_sound(files, pa.schema(table.schema().to_arrow())):
             return None
         query = exp.select("*").from_("held").where(condition).limit(HELD_ROWS + 1)
         rows = pa.table(QueryBuilder().register("held", table).execute(_as_datafusion(query)))
@@ -316,7 +320,10 @@ def _as_datafusion(tree: exp.Expr) -> str:
 
 
 def _is_sound(rows: pa.Table) -> bool:
-    """Whether statistics by delta-rs are right for the rows: without NaN, see `held`."""
+    """Whether Spark may skip a file with the rows by the statistics that delta-rs writes for it.
+
+    They do not know NaN, which Spark takes for the largest number, and round decimals.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -324,6 +331,41 @@ def _is_sound(rows: pa.Table) -> bool:
         if pa.types.is_floating(column.type):
             if compute.any(compute.is_nan(column)).as_py():
                 return False
-        elif has_floats_inside(column.type):
+        elif pa.types.is_decimal(column.type):
+            extremes = compute.min_max(column).as_py().values() if column.type.precision > EXACT_DIGITS else ()
+            if not all(value is None or _is_short(value) for value in extremes):
+                return False
+        elif has_floats_inside(column.type) or _has_long_decimals(column.type):
             return False
     return True
+
+
+def _are_sound(files: pa.Table, schema: pa.Schema) -> bool:
+    """The same for every subset of the rows that are in files: by their statistics, whoever has written them."""
+    import pyarrow as pa
+
+    if has_floats(schema) or any(pa.types.is_nested(type_) and _has_long_decimals(type_) for type_ in schema.types):
+        return False
+    for name in (field.name for field in schema if _has_long_decimals(field.type)):
+        if not {f"min.{name}", f"max.{name}", f"null_count.{name}"} <= set(files.column_names):
+            return not files.num_rows
+        told = [files.column(column).to_pylist() for column in (f"min.{name}", f"max.{name}", f"null_count.{name}")]
+        for least, greatest, nulls, rows in zip(*told, files.column("num_records").to_pylist(), strict=True):
+            if least is None or greatest is None:
+                if nulls is None or nulls != rows:
+                    return False
+            elif not (_is_short(least) and _is_short(greatest)):
+                return False
+    return True
+
+
+def _is_short(value: Decimal) -> bool:
+    return len(value.as_tuple().digits) <= EXACT_DIGITS
+
+
+def _has_long_decimals(type_: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_nested(type_):
+        return any(_has_long_decimals(type_.field(i).type) for i in range(type_.num_fields))
+    return bool(pa.types.is_decimal(type_) and type_.precision > EXACT_DIGITS)
