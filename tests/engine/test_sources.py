@@ -248,7 +248,7 @@ def test_tables_in_postgresql(warehouse: Any, postgres_server: str, port: int, m
 
     wh = warehouse
     wh.spark.sql("ADD JAR ivy://org.postgresql:postgresql:42.7.4")
-    catalog = "spark.sql.catalog.shop"
+    catalog = "spark.sql.catalog.office"  # a session keeps it, and tests of pages have a schema named shop
     wh.spark.conf.set(catalog, "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog")
     wh.spark.conf.set(f"{catalog}.url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=postgres")
     wh.spark.conf.set(f"{catalog}.driver", "org.postgresql.Driver")
@@ -260,8 +260,8 @@ def test_tables_in_postgresql(warehouse: Any, postgres_server: str, port: int, m
             shop.execute(f"INSERT INTO {table} (id, amount) VALUES (1, 10), (2, 20), (3, 30)")
         shop.execute("CREATE TABLE deleted_lines (id INT, updated_at TIMESTAMPTZ DEFAULT clock_timestamp())")
         options = {"key": ["id"], "log": "timestamps", "updated_at": "updated_at"}
-        wh.track("orders", "shop.public.orders", **options)
-        wh.track("lines", "shop.public.lines", deletions="shop.public.deleted_lines", **options)
+        wh.track("orders", "office.public.orders", **options)
+        wh.track("lines", "office.public.lines", deletions="office.public.deleted_lines", **options)
         wh.create_view("v", "SELECT id, amount FROM orders UNION ALL SELECT id, amount FROM lines")
         assert wh.read("v").count() == 6
         for table in ("orders", "lines"):

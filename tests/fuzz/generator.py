@@ -315,7 +315,11 @@ class Generator(Expressions, Histories):
     # ---- windows
 
     def windowed(self, depth: int, types: Sequence[str], outer: Sequence[Column] = ()) -> Query:
-        """Window functions, with QUALIFY now and then. Orders are total where the function could see a tie."""
+        """Window functions, with QUALIFY now and then. Orders are total where the function could see a tie.
+
+        Copies of a row tie even so. Which of them is the first is open, but the same within one window; so functions that
+        tell copies apart share their partition with all others, and with QUALIFY.
+        """
         source, columns = self.source(depth, outer)
         names = tuple(self.name("x") for _ in types)
         partition = self.partition(columns)
@@ -330,8 +334,8 @@ class Generator(Expressions, Histories):
                 items.append(self.window(columns, type_, partition, order, where))
             else:
                 items.append(self.scalar(columns, type_))
-            if self.chance(0.2):
-                partition = self.partition(columns) if not named else partition
+            if self.chance(0.2) and not named and not any(order in item for item in items):
+                partition = self.partition(columns)
         if windows > 1:
             self.saw("several windows")
         clause = ""
