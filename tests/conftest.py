@@ -33,7 +33,9 @@ for _profile, _examples in (("quick", 25), ("thorough", 80)):
 settings.load_profile("quick")  # unless --hypothesis-profile asks for the other, as `make test` does
 
 SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m "  # else it sweeps and sweeps
+    "-XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=512m",
+    "spark.sql.ui.explainMode": "simple",  # every query is described, though nobody looks
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -46,10 +48,6 @@ SMALL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM makes that many tasks
 }
 """For tiny data: what costs there is compiling, so Spark interprets and the JVM compiles little."""
-
-LONG_LIVED = {**SMALL, "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
-"""The session of a worker lives through a third of the suite: there the JVM's second compiler earns what it costs."""
-
 
 TESTS = Path(__file__).parent
 ON_SERVER = frozenset(
@@ -141,7 +139,7 @@ def spark() -> Iterator[Any]:
     """A local session with Delta, small enough for two cores."""
     from deferred.spark.session import start
 
-    session = start("local[2]", None, LONG_LIVED)
+    session = start("local[2]", None, SMALL)
     yield session
     session.stop()
 

@@ -46,8 +46,8 @@ def test_every_way_gives_the_view_created_from_scratch(tables: Any) -> None:
     assert wh.plan_alteration("v", renamed.replace(" c ", " d ")).name == wh.plan_alteration("v", renamed).name
     for number, (sql, way) in enumerate(STEPS):
         wh.sql(f"INSERT INTO r VALUES ({number % 3}, {number}, 'x'), (0, {number}, 'x'), (NULL, 1, 'y')")
-        wh.sql(f"DELETE FROM r WHERE b = {number - 2}")
         if number % 2:
+            wh.sql(f"DELETE FROM r WHERE b = {number - 2}")
             wh.propagate("v")
             wh.sql(f"INSERT INTO t VALUES ({number}, 1.00)")
         assert wh.plan_alteration("v", sql).name == way
@@ -58,7 +58,8 @@ def test_every_way_gives_the_view_created_from_scratch(tables: Any) -> None:
             shown, wanted = wh.read("v"), as_of_s_i(wh, sql)
             assert shown.columns == wanted.columns
             assert bag(shown) == bag(wanted), sql
-        wh.verify("v")
+        if way in ("difference", "from kept rows"):
+            wh.verify("v")  # what it keeps is right, too
     assert mv(wh, "v") == place
     wh.refresh("v")
     assert_fresh(wh, "v")

@@ -46,7 +46,7 @@ HISTORIES = [
     ("immediate", 15, ("kinds", "busy", "unmatched")),
 ]
 RECOMPUTED = {"whole", "common"}
-STEPS = int(os.environ.get("DEFERRED_HISTORY_STEPS", "6"))
+STEPS = int(os.environ.get("DEFERRED_HISTORY_STEPS", "5"))
 
 
 class History:

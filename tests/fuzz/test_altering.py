@@ -24,7 +24,7 @@ from tests.fuzz.duck import CannotRun, Database, Row
 from tests.fuzz.mutations import another_join, mutated
 from tests.fuzz.run import SHARED, case_of
 
-GROUPS = range(40)
+GROUPS = range(32)
 KEEPING = re.compile(r"GROUP BY|LIMIT|\b(COUNT|SUM|MIN|MAX|AVG)\(", re.IGNORECASE)
 """Views of which rows are kept have one of these."""
 
