@@ -40,8 +40,8 @@ check: lint ## run this every few minutes: ruff, mypy, all tests without Spark
 	$(PURE)
 
 test: lint ## everything that must hold: ruff, mypy, coverage, all tests, those on Spark and on a real Airflow too
-	$(PURE) --cov --hypothesis-profile=thorough
-	.venv/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow"
+	$(PURE) --cov --hypothesis-profile=thorough --durations=15
+	.venv/bin/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "spark or airflow or slow" --durations=30
 
 test-airflow: ## only the tests on a real Airflow and in a real browser
 	@tools/setup.sh test

@@ -235,6 +235,7 @@ EFFECTS = {
         },
         {
             "spark/server.py": "its own file, which is only a hint",
+            "spark/jars.py": "Ivy's cache, fetched again when it is missing",
             "airflow/local.py": "the demo's own folder",
             "airflow/decide.py": "a cache, written again when it is missing",
             "demo/__init__.py": "makes an example",

@@ -11,12 +11,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from deferred.errors import ConfigurationError, SparkFailure
 from deferred.spark import session
+from deferred.spark.jars import fetching, listed, packages
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -83,10 +84,25 @@ def start(
 def _start(folder: Path, master: str | None, conf: Mapping[str, str], port: int | None, timeout: float) -> Server:
     port = _free_port(port)
     token = secrets.token_urlsafe(24)
+    with fetching(listed(packages(), conf.get("spark.jars.packages")), {**session.defaults(), **conf}):
+        process = _process(folder, _command(folder, master, conf, port), token)
+        server = Server(process.pid, port, token, socket.gethostname(), time.time())
+        try:
+            _wait(process, server, folder, timeout)
+            _warm_up(server)
+            _write(folder, server)
+        except BaseException:
+            _end(process.pid)
+            process.wait()
+            raise
+    return server
+
+
+def _process(folder: Path, command: Sequence[str], token: str) -> subprocess.Popen[bytes]:
     with log_in(folder).open("wb") as log:
         try:
-            process = subprocess.Popen(
-                _command(folder, master, conf, port),
+            return subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -95,16 +111,6 @@ def _start(folder: Path, master: str | None, conf: Mapping[str, str], port: int 
             )
         except OSError as error:
             raise SparkFailure(f"The Spark server cannot be started: {error}.") from error
-    server = Server(process.pid, port, token, socket.gethostname(), time.time())
-    try:
-        _wait(process, server, folder, timeout)
-        _warm_up(server)
-        _write(folder, server)
-    except BaseException:
-        _end(process.pid)
-        process.wait()
-        raise
-    return server
 
 
 def stop(folder: Path) -> Server | None:
@@ -135,7 +141,7 @@ def _command(folder: Path, master: str | None, conf: Mapping[str, str], port: in
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    packages = [session.packages(), settings.pop("spark.jars.packages", "")]
+    settings.pop("spark.jars.packages", None)
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         "--class",
@@ -145,7 +151,7 @@ def _command(folder: Path, master: str | None, conf: Mapping[str, str], port: in
         "--master",
         master or "local[*]",
         "--packages",
-        ",".join(filter(None, packages)),
+        listed(packages(), conf.get("spark.jars.packages")),
     ]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 from deferred.errors import ConfigurationError, SparkFailure
+from deferred.spark.jars import fetching, listed, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,18 +50,6 @@ NOT_MEANING = (
 """Settings with these names decide how a query runs or where tables are, not what it means. All others may."""
 
 
-def packages() -> str:
-    """The Maven coordinates of the Delta jar that goes with the installed Spark."""
-    from importlib.metadata import version
-
-    spark = ".".join(version("pyspark").split(".")[:2])
-    return f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}"
-
-
-def _listed(*names: str | None) -> str:
-    return ",".join(name for name in names if name)
-
-
 CATALOG = "spark.sql.warehouse.dir"
 """Where Spark puts tables that are created by name: by default into the folder that a process happens to run in."""
 
@@ -86,11 +75,12 @@ def start(master: str | None, remote: str | None, conf: Mapping[str, str], catal
             **({CATALOG: catalog} if local and catalog and CATALOG not in defaults() else {}),
             **DELTA,
             **conf,
-            "spark.jars.packages": _listed(packages(), conf.get("spark.jars.packages")),
+            "spark.jars.packages": listed(packages(), conf.get("spark.jars.packages")),
         }
         for name, value in settings.items():
             builder = builder.config(name, str(value))
-        return builder.getOrCreate()
+        with fetching(settings["spark.jars.packages"], {**defaults(), **settings}):
+            return builder.getOrCreate()
     except PySparkException as error:
         raise SparkFailure(_no_spark(master, remote, str(error))) from error
     except (OSError, RuntimeError, ConnectionError) as error:
