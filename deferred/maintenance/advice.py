@@ -63,7 +63,7 @@ def _form(subject: Subject) -> Iterator[str]:
             yield "Another form: a window without PARTITION BY reads everything at every change; add PARTITION BY."
         else:
             yield (
-                f"Another form: {type(node).__name__} has no key, so every change reads its whole input; give it a "
+                f"Another form: {node.called} has no key, so every change reads its whole input; give it a "
                 f"GROUP BY, a PARTITION BY or a join by equality."
             )
 

@@ -186,9 +186,7 @@ def _refuse_uncomparable(bound: Bound) -> None:
     """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
     for node in bound.plan.walk():
         if any(has_no_order(bound.types[key]) for key in node.looked_up_by):
-            raise UnsupportedSQLError(
-                f"{type(node).__name__} has a map among its keys, by which rows cannot be looked up."
-            )
+            raise UnsupportedSQLError(f"A map is among the keys of {node.called}: rows cannot be looked up by maps.")
         for expression in node.expressions:
             for read in expression.find_all(exp.Column):
                 above = read.parent

@@ -462,7 +462,7 @@ def choose(
         return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
     recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
     reason = (
-        f"{type(recomputed[0]).__name__} has no keys, so a change reads its whole input again."
+        f"A change reads the whole input of {recomputed[0].called} again, which has no keys."
         if recomputed
         else "Only the rows, groups and keys that the changes touch are read."
     )

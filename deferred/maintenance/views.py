@@ -227,7 +227,7 @@ def _refuse_recomputation(definition: Definition) -> None:
     for node in definition.plan.walk():
         if isinstance(node.strategy, Recomputed):
             raise UnsupportedSQLError(
-                f"{type(node).__name__} reads its whole input at every change: it has no keys or partitions that would "
+                f"Every change reads the whole input of {node.called} again: it has no keys or partitions that would "
                 f"say which part is touched. incremental_strict refuses this; use refresh_policy 'incremental' or "
                 f"'auto'."
             )

@@ -119,6 +119,7 @@ class Aggregate(Barrier, Unary):
     outputs: tuple[tuple[str, Scalar], ...]
     chosen: GroupStrategy | None = None
 
+    called = "an aggregate"
     row_by_row = False
     in_recursion = False
 

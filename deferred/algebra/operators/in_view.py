@@ -112,6 +112,8 @@ class Seen(AtHand):
     seen: HeldRows
     bitwise: Mapping[str, str]
 
+    called = "rows that the view shows"
+
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E), netted: what is at hand changes with the view, or by itself."""
         change = d.delta(self.child)

@@ -48,6 +48,7 @@ class Join(Nary):
 
     condition: Scalar | None = None
 
+    called = "a join"
     row_by_row = False
     in_recursion = True
     looked_up_by = ()

@@ -46,6 +46,7 @@ class OuterJoin(Binary):
     kind: str
     condition: Scalar
 
+    called = "an outer, semi or anti join"
     row_by_row = False
     in_recursion = True  # the left side of a semi or anti join, and the right side of a semi join
     one_row = False

@@ -28,6 +28,8 @@ class Project(RowByRow, Unary):
 
     outputs: tuple[tuple[str, Scalar], ...]
 
+    called = "SELECT"
+
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.outputs)

@@ -49,6 +49,7 @@ class Referring(Barrier):
     child: Plan
     referred: tuple[Referred, ...]
 
+    called = "a semi join along references"
     row_by_row = False
     in_recursion = True
     one_row = False
