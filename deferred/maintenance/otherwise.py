@@ -15,7 +15,7 @@ from deferred.algebra.selfmaintenance import base_reads, described
 from deferred.algebra.strategy import kept_nodes
 from deferred.errors import DeferredError
 from deferred.log.context import Context
-from deferred.maintenance import costs, definition
+from deferred.maintenance import definition, strategies
 from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import SELF, Definition
 from deferred.metadata import ViewRecord
@@ -44,7 +44,7 @@ class Other:
 
     def cost(self, now: Situation) -> Cost:
         """What it would cost; of tables that do not exist, at most."""
-        return costs.keeping(replace(now, definition=self.definition))
+        return strategies.SELF.cost(replace(now, definition=self.definition))
 
 
 def otherwise(context: Context, view: ViewRecord, mine: Definition) -> list[Other]:

@@ -127,7 +127,7 @@ class Incremental(Strategy):
     name = "incremental"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.changing(now)
+        return costs.changing(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return tuple(outline(definition.plan))
@@ -251,7 +251,7 @@ class SelfMaintained(Incremental):
     name = "self"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.keeping(now)
+        return costs.keeping(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return (*described(definition.plan), *super().reads(definition))
@@ -281,7 +281,7 @@ class FromView(Incremental):
     name = "from the view"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.looking(now)
+        return costs.looking(now, self.name)
 
     def applies(self, job: Job) -> bool:
         """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
@@ -350,7 +350,7 @@ class Recompute(Strategy):
     name = "full"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.recomputing(now)
+        return costs.recomputing(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return ("the whole query · recomputed: reads all its tables",)

@@ -176,7 +176,7 @@ def test_files_without_a_changed_key_are_not_counted(context: Any, monkeypatch: 
         """Millions of rows of u."""
         changes = {"t": pa.table({"a": pa.array(keys, pa.int32())})} if local else {}
         view: Any = View("auto")
-        cost = costs.changing(Situation(context, view, definition, sizes, Logs({}, {"t": len(keys)}, changes)))
+        cost = INCREMENTAL.cost(Situation(context, view, definition, sizes, Logs({}, {"t": len(keys)}, changes)))
         assert cost.bytes == 8 * (cost.rows - len(keys))
         return (cost.rows - len(keys)) // 1_000_000
 
