@@ -71,7 +71,7 @@ from deferred.maintenance.view_tables import (
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
 from deferred.metadata import Alteration, Cut, ViewRecord
-from deferred.options import ViewOptions
+from deferred.options import SELF, ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
@@ -195,7 +195,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            self_maintained = (options or view.options).maintain == definitions.SELF
+            self_maintained = (options or view.options).maintain == SELF
             choosing = shared.choosing(context) if self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
                 new = _prepared(context, view, sql, options or view.options, settings)

@@ -23,15 +23,13 @@ from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
 from deferred.metadata import Cut, Declared, RememberedDefinition, TableRecord, ViewRecord
+from deferred.options import AUTO, SELF
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
 from deferred.sql.types import Types
-
-SELF = "self"
-"""The value of a view's option `maintain` that asks for a plan which reads no base table."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ def refuse_early(context: Context, sql: str, strict: bool) -> None:
         define(context, sql, strict, Types(ask))
 
 
-def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = AUTO) -> Definition:
     """Bind a new view against the tables as they are now; Spark says which types its expressions have.
 
     `maintain` is the view's option of that name: what is kept beside the view.

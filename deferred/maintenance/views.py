@@ -27,7 +27,7 @@ from deferred.maintenance.making import make_differential, make_filled_mv, remov
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
-from deferred.options import ViewOptions
+from deferred.options import SELF, ViewOptions
 from deferred.spark.engine import Mark
 
 
@@ -70,7 +70,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == SELF
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -89,7 +89,7 @@ def _create(context: Context, name: str, sql: str, options: ViewOptions) -> View
     if not context.engine.started:
         definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
     settings = context.engine.settings()
-    choosing = shared.choosing(context) if options.maintain == definitions.SELF else nullcontext()
+    choosing = shared.choosing(context) if options.maintain == SELF else nullcontext()
     with context.engine.meaning(settings), choosing:
         return _compute(context, name, sql, options, settings)
 

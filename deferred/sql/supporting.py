@@ -25,12 +25,10 @@ from deferred.algebra.selfmaintenance import Promises, base_reads, narrowed, sel
 from deferred.algebra.trees import as_trees
 from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
 from deferred.errors import UnsupportedSQLError
+from deferred.options import TREE
 from deferred.sql.counting import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
-
-TREE = "tree"
-"""The value of a view's option `maintain` that asks for joins as trees of kept sets."""
 
 
 @dataclass(frozen=True)
