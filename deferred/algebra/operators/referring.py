@@ -53,7 +53,6 @@ class Referring(Barrier):
     row_by_row = False
     in_recursion = True
     one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,6 +70,10 @@ class Referring(Barrier):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return tuple(each.condition for each in self.referred)
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c for each in self.referred for pair in each.on for c in pair))
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:
