@@ -12,6 +12,7 @@ from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.good_counters import GoodCounters
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.levels import CountedLevels
@@ -86,10 +87,10 @@ class _SupportPlanner:
             if (kind, argument) not in parts:
                 name = self.fresh()
                 self.column_types[name] = type_
-                parts[kind, argument] = Part(name, kind, type_, argument)
+                parts[kind, argument] = PARTS[kind](name, type_, argument)
             return parts[kind, argument]
 
-        part("rows", "bigint")
+        part(Rows.kind, "bigint")
         finals = []
         for name, expression in node.outputs:
             made: dict[Scalar, Scalar] = {}
