@@ -460,23 +460,7 @@ def choose(
         return Choice(RECOMPUTE, reason)
     if definition.declared is not None:
         return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
-    recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
-    reason = (
-        f"A change reads the whole input of {recomputed[0].called} again, which has no keys."
-        if recomputed
-        else "Only the rows, groups and keys that the changes touch are read."
-    )
-    itself = answerable(definition) if logs is None else []
-    if itself:
-        reason += (
-            f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
-        )
-        reason += "".join(
-            f" So are new rows of {name}, if that is cheaper, where a row with the same {', '.join(names)} is shown."
-            for name, names in insertable(definition).items()
-        )
-    if any(node.strategy.absorbs for node in definition.plan.walk()):
-        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
+    reason = " ".join(_why_incremental(definition, logs))
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:
@@ -494,3 +478,20 @@ def choose(
         )
         return Choice(RECOMPUTE, reason, costs=compared)
     return Choice(INCREMENTAL, reason, costs=compared)
+
+
+def _why_incremental(definition: Definition, logs: Logs | None) -> Iterator[str]:
+    """What there is to say of the delta rules of a plan, in sentences."""
+    recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
+    if recomputed:
+        yield f"A change reads the whole input of {recomputed[0].called} again, which has no keys."
+    else:
+        yield "Only the rows, groups and keys that the changes touch are read."
+    itself = answerable(definition) if logs is None else []
+    if itself:
+        yield f"Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
+        for name, names in insertable(definition).items():
+            same = ", ".join(names)
+            yield f"So are new rows of {name}, if that is cheaper, where a row with the same {same} is shown."
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        yield "As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
