@@ -26,7 +26,7 @@ from deferred.log.sources import source_of
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
-from deferred.metadata import ViewRecord
+from deferred.metadata import Filling, ViewRecord
 from deferred.spark.covering import ranges
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _kept_rows(now: Situation, name: str, node: Plan) -> int:
 
 
 def _corrected(
-    now: Situation, strategy: str, rows: int, size: int, model: float, filled: Mapping[str, float] | None = None
+    now: Situation, strategy: str, rows: int, size: int, model: float, filled: Filling | None = None
 ) -> Cost:
     """The estimate, by what the model has said and what it took the last times; `filled` is the first time."""
     operations = now.context.metadata.operations.recent(now.view.name, 4 * REMEMBERED)
@@ -196,8 +196,8 @@ def _corrected(
     known = [factor for name, factor in factors if name == strategy][:REMEMBERED]
     if known:
         reason = f"by {len(known)} earlier {'operation' if len(known) == 1 else 'operations'}"
-    elif filled and filled.get("model"):
-        known, reason = [filled["seconds"] / filled["model"]], "by the view's creation"
+    elif filled is not None and filled.model:
+        known, reason = [filled.seconds / filled.model], "by the view's creation"
     else:
         known, reason = [1.0], "by the sizes alone"
     low, high = LIMITS

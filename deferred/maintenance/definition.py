@@ -22,7 +22,7 @@ from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
-from deferred.metadata import Cut, Declared, RememberedDefinition, TableRecord, ViewRecord
+from deferred.metadata import Cut, Declared, RememberedDefinition, SharedTable, TableRecord, ViewRecord
 from deferred.options import AUTO, SELF
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
@@ -119,7 +119,7 @@ class Definition:
             tuple(key),
             settings=settings,
             promises=self.declared,
-            shared={name: table.to_json() for name, table in self.shared.items()},
+            shared={name: _remembered(table) for name, table in self.shared.items()},
         )
 
 
@@ -250,17 +250,22 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
     return definition.sharing({name: table for name, table in found.items() if table is not None})
 
 
-def _shared(own: Portion | None, table: Mapping[str, Any]) -> Shared | None:
+def _remembered(shared: Shared) -> SharedTable:
+    held = shared.portion
+    return SharedTable(shared.folder, held.table, held.names, tuple(held.conditions))
+
+
+def _shared(own: Portion | None, table: SharedTable) -> Shared | None:
     """The shared table in which an auxiliary table is, by what was remembered of it.
 
     None where a later version plans the view, or writes its conditions, in another way: then the view has no such table
     and gets one of its own, as after every other change of what is kept for it.
     """
-    if own is None or own.table != table["table"]:
+    if own is None or own.table != table.table:
         return None
-    held = own.like(tuple(table["names"]), frozenset(table["conditions"]))
-    same = len(held.conditions) == len(table["conditions"]) and held.contains(own)
-    return Shared(table["folder"], held) if same else None
+    held = own.like(table.names, frozenset(table.conditions))
+    same = len(held.conditions) == len(table.conditions) and held.contains(own)
+    return Shared(table.folder, held) if same else None
 
 
 def maintained(context: Context, view: ViewRecord, definition: Definition, maintain: str) -> Definition | None:

@@ -26,7 +26,7 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
-from deferred.metadata import Cut, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
+from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
 from deferred.options import SELF, ViewOptions
 from deferred.spark.engine import Mark
 
@@ -132,10 +132,10 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
     )
 
 
-def _filled(context: Context, definition: Definition, seconds: float) -> dict[str, float] | None:
+def _filled(context: Context, definition: Definition, seconds: float) -> Filling | None:
     """What filling a view has taken beside what the model says, for estimates of a recomputation."""
     sizes = costs.sizes(context, definition)
-    return None if sizes is None else {"seconds": round(seconds, 3), "model": round(costs.filling(sizes), 4)}
+    return None if sizes is None else Filling(round(seconds, 3), round(costs.filling(sizes), 4))
 
 
 def _notes(definition: Definition) -> list[str]:
