@@ -67,7 +67,9 @@ def track(
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
     reason = None
     with opened(f"Tracking {name}") as warehouse:
-        if log == "auto":
+        from deferred.log.sources import AUTO
+
+        if log == AUTO:
             log, reason = warehouse.suggest_log(location, columns, updated_at)
         record = warehouse.track(
             name, location, keys or None, _references(references or []) or None, log, columns, updated_at, deletions

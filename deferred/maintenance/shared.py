@@ -52,6 +52,7 @@ from deferred.log.lease import Held, bar, lease
 from deferred.maintenance.base_logs import net_logs, size
 from deferred.maintenance.definition import Definition, Pinned, rows_at
 from deferred.maintenance.making import remove_folder
+from deferred.maintenance.support import REWRITE_AFTER
 from deferred.metadata import Cut, RememberedDefinition, SharedTable, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
@@ -60,8 +61,6 @@ from deferred.sql.dialect import delta_table
 from deferred.sql.render import Renderer
 
 FOLDER = "shared"
-REWRITE_AFTER = 32
-"""A table with so many tags is rewritten: a look at it reads the files of all of them."""
 
 
 def choosing(context: Context) -> AbstractContextManager[Held]:

@@ -27,7 +27,7 @@ from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import ROUNDS
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, substitute
-from deferred.algebra.types import MAP, equality_is_coarser, has_no_order, parsed
+from deferred.algebra.types import FLOATING, MAP, equality_is_coarser, has_no_order, parsed
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
@@ -152,9 +152,6 @@ def _refuse_width(label: str, first: int, other: int) -> None:
         raise InvalidSQLError(
             f"The branches of the recursion {label} have {first} and {other} columns; they must have the same number."
         )
-
-
-FLOATING = ("float", "double")
 
 
 def _with_one_zero(binder: Binder, plan: Plan) -> Plan:
