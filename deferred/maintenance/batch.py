@@ -22,7 +22,7 @@ from deferred.maintenance.base_logs import Logs, Size, net_logs, size, unread
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.operation import Work
 from deferred.maintenance.relevance import Relevant, relevant
-from deferred.maintenance.rounds import Overestimated
+from deferred.maintenance.rounds import RecomputeInstead
 from deferred.maintenance.settle import confirm
 from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
@@ -167,7 +167,7 @@ def _run(job: Job, choice: Choice, work: Work) -> tuple[Change, Choice]:
     """The change by the strategy that was chosen, or by the one that took its place when it saw what had changed."""
     try:
         change = choice.strategy.run(job)
-    except Overestimated as error:
+    except RecomputeInstead as error:
         choice = Choice(RECOMPUTE, str(error))
         change = choice.strategy.run(job)
     if change.instead is None:

@@ -34,7 +34,7 @@ from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
 from deferred.maintenance.promises import EXAMPLES, broken, exposed
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
-from deferred.maintenance.rounds import Overestimated, SparkMachine, computed
+from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
@@ -266,7 +266,7 @@ class SelfMaintained(Incremental):
             if guard.kind != EXPOSED:
                 raise PromiseBrokenError(broken(guard, job.view.name, rows))
             if job.operation is None:
-                raise Overestimated(exposed(guard, rows))  # a reader computes the view for itself
+                raise RecomputeInstead(exposed(guard, rows))  # a reader computes the view for itself
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, machine, ran)
 

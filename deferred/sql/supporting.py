@@ -11,7 +11,7 @@ from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
-from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
 from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.good_counters import GoodCounters
 from deferred.algebra.operators.kept import Auxiliary
@@ -150,7 +150,7 @@ class _SupportPlanner:
         read = sorted(used(*(e for _, e in outputs))) or [arguments.column_of(exp.true())]
         computed = dict(arguments.computed)
         kept = self.kept(Project(node.child, tuple((c, computed.get(c, column(c))) for c in read)))
-        return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=OVER_KEPT_VALUES)
+        return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=TOTAL_OVER_KEPT)
 
     def over_kept_rows(self, node: Limit | Window) -> Plan:
         """A node that reads all rows of its input at every change, over rows that are kept: here or further down."""

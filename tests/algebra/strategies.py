@@ -42,7 +42,7 @@ from deferred.algebra.operators import (
     Values,
     Window,
 )
-from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
 from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.in_view import Seen
 from deferred.algebra.operators.promised_join import PromisedJoin
@@ -313,7 +313,7 @@ def kept_total(forms: Forms, draw, arity: int, depth: int) -> Plan:
         )
         for _ in range(arity)
     ]
-    return Aggregate(child, (), tuple(outputs), OVER_KEPT_VALUES)
+    return Aggregate(child, (), tuple(outputs), TOTAL_OVER_KEPT)
 
 
 def kept_limit(forms: Forms, draw, arity: int, depth: int) -> Plan:
