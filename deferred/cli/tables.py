@@ -172,6 +172,6 @@ def _references(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         column, _, target = text.partition("=")
         if not column.strip() or "." not in target:
-            raise InvalidInputError(f"--references {text}: Write COLUMN=TABLE.COLUMN, such as custId=customer.custId.")
+            raise InvalidInputError(f"--references {text}: write COLUMN=TABLE.COLUMN, such as custId=customer.custId.")
         found[column.strip()] = target.strip()
     return found

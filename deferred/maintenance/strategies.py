@@ -32,7 +32,7 @@ from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
-from deferred.maintenance.promises import EXAMPLES, broken, exposed
+from deferred.maintenance.promises import EXAMPLES, broken, exposed, undecided
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
@@ -302,8 +302,7 @@ class FromView(Incremental):
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
         for guard, rows in self.found(job, program, machine):
-            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
-            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, undecided(guard, rows[0])))
         return self.change(job, program, machine, ran)
 
 
