@@ -11,7 +11,10 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
-MAINTAIN = ("auto", "tree", "self")
+
+AUTO, TREE, SELF = MAINTAIN = ("auto", "tree", "self")
+"""What is kept beside a view: what its operators need, also the good rows of its joins as trees, or all that makes
+reading base tables unnecessary."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,14 @@ class ViewOptions:
     policy: int = 1
     target_lag: str | None = None
     refresh_on_read: bool = False
-    maintain: str = "auto"
+    maintain: str = AUTO
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
             check_option(name, value)
         if self.refresh_on_read and self.target_lag is None:
             raise InvalidInputError("refresh_on_read needs a target_lag: how old a view may be that is read as it is.")
-        if self.maintain == "self" and self.refresh_policy == "full":
+        if self.maintain == SELF and self.refresh_policy == "full":
             raise InvalidInputError(
                 "maintain = 'self' reads no base table, refresh_policy = 'full' reads all of them; choose one."
             )

@@ -9,8 +9,9 @@ import pytest
 
 from deferred.cli.views import create
 from deferred.errors import ConfigurationError, InvalidInputError
+from deferred.maintenance.otherwise import DIFFERS
 from deferred.maintenance.warehouse import Warehouse
-from deferred.options import OPTION_NAMES, ViewOptions
+from deferred.options import MAINTAIN, OPTION_NAMES, ViewOptions
 from deferred.sql.viewfile import parse_view
 
 
@@ -74,3 +75,7 @@ def test_a_view_file_remembers_what_it_states() -> None:
     assert (view.options, view.stated) == (ViewOptions(), {"scenario"})
     changed = view.stating({"policy": 2})
     assert (changed.options, changed.stated) == (ViewOptions(policy=2), {"scenario", "policy"})
+
+
+def test_explain_compares_every_value_of_maintain() -> None:
+    assert DIFFERS.keys() == set(MAINTAIN)

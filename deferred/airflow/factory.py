@@ -24,13 +24,11 @@ from deferred.airflow.opening import configured
 from deferred.airflow.operators import CreateView, Maintain, SyncLog
 from deferred.config import Settings
 from deferred.errors import ConfigurationError, DeferredError
+from deferred.maintenance.scenarios import CHANGES_MV
 from deferred.sql.viewfile import ViewFile, load_views, tables_read
 
 START = datetime(2000, 1, 3, tzinfo=UTC)
 """Early enough for any backfill; without catch-up it causes no runs."""
-
-SHOWING = ("partial_refresh", "refresh", "rebuild")
-"""The actions after which MV may show something new, so that its Asset is announced."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +233,7 @@ def _task(project: Project, view: ViewFile, action: str) -> Maintain:
         history=decided("history") if action == "replay" else "rows",
         since=decided("since") if action == "replay" else None,
         trigger_rule=TriggerRule.NONE_FAILED,
-        outlets=[asset(view.name)] if action in SHOWING else [],
+        outlets=[asset(view.name)] if action in CHANGES_MV else [],
         **project.spark_task,
     )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, BaseXCom, SkipMixin, conf
 
 from deferred.airflow.assets import asset
-from deferred.airflow.form import Request
+from deferred.airflow.form import ACTIONS, Request
 from deferred.airflow.opening import explained, opened, requester, waiting_since
 from deferred.config import parse_timestamp
 from deferred.options import ViewOptions
@@ -152,7 +152,7 @@ class Maintain(DeferredOperator):
             verification = warehouse.verify(self.view)
             log.info("%s", verification)
             return verification.to_dict()
-        done = self.operate(warehouse, request).to_dict()
+        done = OPERATIONS[request.action](self, warehouse, request).to_dict()
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra = {
@@ -164,19 +164,23 @@ class Maintain(DeferredOperator):
                 }
         return done
 
-    def operate(self, warehouse: Warehouse, request: Request) -> Operation:
-        if request.action == "propagate":
-            return warehouse.propagate(self.view, request.until, request.full)
-        if request.action == "partial_refresh":
-            return warehouse.partial_refresh(self.view)
-        if request.action == "rebuild":
-            return warehouse.rebuild(self.view)
-        if request.action == "replay":
-            assert request.until is not None  # Request.read has seen to it
-            since = given(self.since)
-            start = parse_timestamp(since, "since") if since else request.until - timedelta(microseconds=1)
-            return warehouse.replay(self.view, start, request.until, request.until - start, request.history)[-1]
-        return warehouse.refresh(self.view, request.until, full=request.full)
+    def replay(self, warehouse: Warehouse, request: Request) -> Operation:
+        """One step that ends at `until`: what changed since `since`, or the rows as they were then."""
+        assert request.until is not None  # Request.read has seen to it
+        since = given(self.since)
+        start = parse_timestamp(since, "since") if since else request.until - timedelta(microseconds=1)
+        return warehouse.replay(self.view, start, request.until, request.until - start, request.history)[-1]
+
+
+OPERATIONS: Mapping[str, Callable[[Maintain, Warehouse, Request], Operation]] = {
+    "refresh": lambda task, warehouse, asked: warehouse.refresh(task.view, asked.until, full=asked.full),
+    "propagate": lambda task, warehouse, asked: warehouse.propagate(task.view, asked.until, asked.full),
+    "partial_refresh": lambda task, warehouse, asked: warehouse.partial_refresh(task.view),
+    "rebuild": lambda task, warehouse, asked: warehouse.rebuild(task.view),
+    "replay": Maintain.replay,
+}
+"""What each action does with a view; all but verify are operations."""
+assert {*OPERATIONS, "verify"} == ACTIONS.keys(), "the actions of the form are those that are known here"
 
 
 class Propagate(Maintain):

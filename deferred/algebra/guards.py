@@ -35,15 +35,15 @@ COPIES = "_deferred_copies"
 
 def guards(join: PromisedJoin, d: Differentiator, changes: Sequence[Plan | None]) -> Iterator[Guard]:
     """What would break the promises that a join relies on, as far as logs and rows at hand tell."""
-    for j, link in {link.referred: link for link in join.links}.items():
+    for j in dict.fromkeys(link.referred for link in join.links):
         log = d.delta(scan_below(join.inputs[j]))
         if log is not None:
-            yield from _of_key(join, d, j, link, log)
+            yield from _of_key(join, d, j, log)
     for link in join.links:
         yield from _of_reference(join, d, link, changes)
 
 
-def _of_key(join: PromisedJoin, d: Differentiator, j: int, link: Link, log: Plan) -> Iterator[Guard]:
+def _of_key(join: PromisedJoin, d: Differentiator, j: int, log: Plan) -> Iterator[Guard]:
     """Exposed updates, and rows of one key.
 
     Let D be the change of E in its key and the columns on which the join depends, T that of its table in the key alone,

@@ -222,6 +222,7 @@ class AtHand(Barrier, Unary, abstract=True):
 class Derived(Plan, abstract=True):
     """A node that only rules create: it is evaluated and rendered, never differentiated or pruned."""
 
+    called = "rows that a rule derives"
     row_by_row = False
     in_recursion = False
 

@@ -156,6 +156,9 @@ class Plan(ABC):
     silently gets a default. Nodes that occur only in derived plans extend `Derived`, which defines the parts for them.
     """
 
+    called: ClassVar[str]
+    """What messages call it, in the words of SQL."""
+
     row_by_row: ClassVar[bool]
     """Whether each output row is made of one input row, so that joining the node with a small change is one scan."""
 
@@ -167,7 +170,7 @@ class Plan(ABC):
         if abstract:
             return
         missing = [name for name in PARTS if getattr(getattr(cls, name), "__isabstractmethod__", False)]
-        missing += [name for name in FLAGS if not hasattr(cls, name)]
+        missing += [name for name in FACTS if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
 
@@ -314,7 +317,7 @@ class Plan(ABC):
 
 
 PARTS = tuple(sorted(Plan.__abstractmethods__))
-FLAGS = ("row_by_row", "in_recursion")
+FACTS = ("called", "row_by_row", "in_recursion")
 """What every operator must define."""
 
 

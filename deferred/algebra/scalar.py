@@ -164,6 +164,17 @@ def equated(part: Scalar) -> list[tuple[Scalar, Scalar]]:
     return [(part.this, part.expression), (part.expression, part.this)]
 
 
+def looked_up_in(condition: Scalar | None) -> tuple[str, ...]:
+    """The columns whose own values a condition equates with values of other columns.
+
+    >>> from sqlglot import parse_one
+    >>> looked_up_in(parse_one("a = b + 1 AND c <=> d AND e = 5 AND f < g"))
+    ('a', 'c', 'd')
+    """
+    pairs = [pair for part in conjuncts(condition) for pair in equated(part)]
+    return tuple(dict.fromkeys(mine.name for mine, theirs in pairs if is_column(mine) and columns_of(theirs)))
+
+
 class Fresh:
     """A source of column ids and temporary names that no plan has used before."""
 

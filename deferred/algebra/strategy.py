@@ -9,9 +9,12 @@
 | KeptValues (operators/kept.py) | kept values | values with counts |
 | Auxiliary (operators/kept.py) | kept rows of a base table | its rows that can matter |
 | InView (operators/in_view.py) | the view's own rows | – |
+| InShared (operators/in_view.py) | rows of a table that several views share | – |
 | Promised (operators/referring.py, promised_join.py) | what keys and references leave to be read | – |
 | GoodCounters (operators/good_counters.py) | the kept counts of the changed rows | rows with counts |
-| OverKept | all rows of its input, which is kept | – |
+| DeleteRederive (operators/rederiving.py) | in rounds, what derives the touched rows | a recursion's set |
+| CountedLevels (operators/levels.py) | the same, level by level | a recursion's rows with levels and counts |
+| OverKept, TotalOverKept (operators/aggregate.py) | all rows of its input, which is kept | – |
 | Recomputed | the whole input | – |
 
 A strategy never changes a result. One that is `Stateful` reads both states of its node without the node's inputs. With

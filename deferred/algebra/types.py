@@ -8,7 +8,10 @@ from dataclasses import dataclass
 Columns = Sequence[tuple[str, str]]
 """The columns of a table or a query in order: (name, type as DDL)."""
 
-INTEGRAL = frozenset({"tinyint", "smallint", "int", "bigint"})
+BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""How many bits the integers of each type have."""
+
+INTEGRAL = frozenset(BITS)
 FLOATING = frozenset({"float", "double"})
 
 

@@ -67,7 +67,9 @@ def track(
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
     reason = None
     with opened(f"Tracking {name}") as warehouse:
-        if log == "auto":
+        from deferred.log.sources import AUTO
+
+        if log == AUTO:
             log, reason = warehouse.suggest_log(location, columns, updated_at)
         record = warehouse.track(
             name, location, keys or None, _references(references or []) or None, log, columns, updated_at, deletions
@@ -170,6 +172,6 @@ def _references(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         column, _, target = text.partition("=")
         if not column.strip() or "." not in target:
-            raise InvalidInputError(f"--references {text}: Write COLUMN=TABLE.COLUMN, such as custId=customer.custId.")
+            raise InvalidInputError(f"--references {text}: write COLUMN=TABLE.COLUMN, such as custId=customer.custId.")
         found[column.strip()] = target.strip()
     return found

@@ -12,6 +12,7 @@ from deferred.demo.plot import draw
 from deferred.demo.step import Step
 from deferred.maintenance.scenarios import BY_NAME
 from deferred.sql.dialect import delta_table, text
+from deferred.sql.pin import pinned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -150,10 +151,7 @@ class Many:
 
     def _query(self) -> str:
         """The view's query as a job without a warehouse would write it."""
-        names = {name: text(delta_table(self._location(name))) for name in ("purchases", "items")}
-        return QUERY.replace("FROM purchases", f"FROM {names['purchases']}").replace(
-            "JOIN items", f"JOIN {names['items']}"
-        )
+        return pinned(QUERY, lambda path: text(delta_table(self._location(path[-1]))))
 
     def _mean(self, work: Callable[[], object]) -> float:
         return sum(_seconds(work) for _ in range(self.arrivals)) / self.arrivals

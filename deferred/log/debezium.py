@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from deferred.algebra.types import Columns
+from deferred.algebra.types import BITS, Columns
 from deferred.errors import InvalidInputError
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -30,8 +30,7 @@ _UNITS = {
 }
 """By the name of a field's schema: how many microseconds one is."""
 
-_WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_SIMPLE = frozenset([*_WHOLE, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"])
+_SIMPLE = frozenset([*BITS, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"])
 
 
 @dataclass(frozen=True)
@@ -258,10 +257,10 @@ class _Unfit(Exception):
 
 
 def _typed(value: Any, type_: str, schema: Mapping[str, Any]) -> Any:
-    if type_ in _WHOLE:
+    if type_ in BITS:
         if isinstance(value, bool) or int(value) != value:
             raise ValueError
-        if not -(1 << _WHOLE[type_] - 1) <= value < 1 << _WHOLE[type_] - 1:
+        if not -(1 << BITS[type_] - 1) <= value < 1 << BITS[type_] - 1:
             raise OverflowError
         return int(value)
     if type_ == "boolean":

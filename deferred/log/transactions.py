@@ -55,7 +55,7 @@ class Transaction:
         engine = self._context.engine
         for part in frames(engine, rows, target, source_of(self._context, target).log.filled):
             path = self._context.folder("transactions", self.id, str(len(self._statements)))
-            names = staged(engine, part, target, path)
+            names = staged(part, target, path)
             rows_ = select(map(column, names), parquet_files(path))
             self._add(target, text(insert_into(delta_table(target.location), names, rows_)))
 

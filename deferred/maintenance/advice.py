@@ -14,7 +14,6 @@ from deferred.algebra.blocks import distinct_block_of
 from deferred.algebra.operators import Aggregate, Distinct, Join, OuterJoin, Project, Scan, UnionAll, Window
 from deferred.algebra.operators.scan import listed_tables, scans_of, tables_of
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import conjuncts
 from deferred.algebra.strategy import Keeping, Recomputed
 from deferred.metadata import TableRecord, ViewRecord
 
@@ -63,7 +62,7 @@ def _form(subject: Subject) -> Iterator[str]:
             yield "Another form: a window without PARTITION BY reads everything at every change; add PARTITION BY."
         else:
             yield (
-                f"Another form: {type(node).__name__} has no key, so every change reads its whole input; give it a "
+                f"Another form: {node.called} has no key, so every change reads its whole input; give it a "
                 f"GROUP BY, a PARTITION BY or a join by equality."
             )
 
@@ -111,11 +110,7 @@ def _clustering(subject: Subject) -> Iterator[str]:
     for node in subject.plan.walk():
         if isinstance(node.strategy, Keeping):
             continue
-        looked_up = list(node.looked_up_by)
-        if isinstance(node, (Join, OuterJoin)) and node.condition is not None:
-            equal = [part for part in conjuncts(node.condition) if isinstance(part, (exp.EQ, exp.NullSafeEQ))]
-            looked_up += [c.name for part in equal for c in part.find_all(exp.Column)]
-        for base in filter(None, map(subject.base_column, looked_up)):
+        for base in filter(None, map(subject.base_column, node.looked_up_by)):
             wanted.setdefault(base[0], []).append(base[1])
     for table, columns in wanted.items():
         rows = subject.rows.get(table)

@@ -71,7 +71,7 @@ from deferred.maintenance.view_tables import (
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
 from deferred.metadata import Alteration, Cut, ViewRecord
-from deferred.options import ViewOptions
+from deferred.options import SELF, ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
@@ -81,7 +81,7 @@ from deferred.sql.render import ReadableLeaves, Renderer
 
 
 @dataclass(frozen=True)
-class Job:
+class Altering:
     """What an alteration is given: the view, its new definition, and the cut that both are taken at.
 
     `definition` is the new one, over what the old one has kept where it can be.
@@ -102,11 +102,11 @@ class Way:
     reason: str
     name: ClassVar[str]
 
-    def rows(self, job: Job) -> exp.Query | None:
+    def rows(self, job: Altering) -> exp.Query | None:
         """All rows of the view under its new definition, None where only a change of them is computed."""
         return None
 
-    def changes(self, job: Job) -> exp.Query | None:
+    def changes(self, job: Altering) -> exp.Query | None:
         """new − old(s_p) as a signed bag that is not netted, for a view whose columns stay."""
         return None
 
@@ -117,12 +117,12 @@ class Nothing(Way):
     name = "nothing"
 
 
-class Recomputed(Way):
+class FromBaseTables(Way):
     """Q_new at the current cut."""
 
     name = "recomputed"
 
-    def rows(self, job: Job) -> exp.Query:
+    def rows(self, job: Altering) -> exp.Query:
         return query(job.definition, job.new.columns, job.cut)
 
 
@@ -131,18 +131,18 @@ class FromKept(Way):
 
     name = "from kept rows"
 
-    def rows(self, job: Job) -> exp.Query:
+    def rows(self, job: Altering) -> exp.Query:
         return query(job.definition, job.new.columns, job.cut)
 
 
 @dataclass(frozen=True)
-class FromView(Way):
+class FromOldRows(Way):
     """Π(σ((MV ∸ ∇MV) ⊎ ΔMV)): no base table is read for the rows."""
 
     found: OfView
     name: ClassVar[str] = "from the view"
 
-    def rows(self, job: Job) -> exp.Query | None:
+    def rows(self, job: Altering) -> exp.Query | None:
         if self.found.outputs is None:
             return None
         held = net(reached(job.view), job.view.columns)
@@ -150,7 +150,7 @@ class FromView(Way):
         chosen = select(renamed(self.found.outputs, [name for name, _ in job.new.columns]), rows)
         return chosen if self.found.condition is None else chosen.where(self.found.condition.copy(), copy=False)
 
-    def changes(self, job: Job) -> exp.Query | None:
+    def changes(self, job: Altering) -> exp.Query | None:
         """∇MV and ΔMV, without the rows of the view for which the condition is not true."""
         names = [name for name, _ in job.view.columns]
         left_out = select([exp.Star()], reached(job.view))
@@ -169,7 +169,7 @@ class ByDifference(Way):
     removed: tuple[Definition, ...]
     name: ClassVar[str] = "difference"
 
-    def changes(self, job: Job) -> exp.Query | None:
+    def changes(self, job: Altering) -> exp.Query | None:
         names = [name for name, _ in job.view.columns]
         assert job.view.propagated is not None
         cut = replace(job.cut, versions={**job.view.propagated.versions, **job.cut.versions})
@@ -179,7 +179,7 @@ class ByDifference(Way):
         return union_all(parts)
 
 
-def _pending(job: Job) -> exp.Select:
+def _pending(job: Altering) -> exp.Select:
     """∇MV and ΔMV, which the new rows must not lose."""
     return pending(job.view, job.view.applied_batch, job.view.propagated_batch)
 
@@ -195,7 +195,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            self_maintained = (options or view.options).maintain == definitions.SELF
+            self_maintained = (options or view.options).maintain == SELF
             choosing = shared.choosing(context) if self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
                 new = _prepared(context, view, sql, options or view.options, settings)
@@ -276,7 +276,7 @@ def _alter(
         work.state = "nothing"
         context.metadata.views.update(view.id, under, sql=new.definition.sql, **options.to_dict(), definition=kept)
         return
-    cut = new.cut if isinstance(way, Recomputed) else _cut_of(context, view, new)
+    cut = new.cut if isinstance(way, FromBaseTables) else _cut_of(context, view, new)
     assert cut is not None
     work.to_cut = cut
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
@@ -312,15 +312,15 @@ def _alter(
 
 def _job(
     context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries, work: Work
-) -> tuple[Job, Mapping[str, Plan]]:
+) -> tuple[Altering, Mapping[str, Plan]]:
     """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
-    kept = None if isinstance(way, Recomputed) else carried(view, definitions.load(context, view), new.definition)
+    kept = None if isinstance(way, FromBaseTables) else carried(view, definitions.load(context, view), new.definition)
     kept = None if kept is None else kept.materialized(cut, temporaries)
     definition = computed(kept.definition if kept else new.definition, cut, temporaries, work.tell)
-    return Job(context, view, new, definition, cut, temporaries), kept.supports if kept else {}
+    return Altering(context, view, new, definition, cut, temporaries), kept.supports if kept else {}
 
 
-def _computed(job: Job, way: Way, work: Work, mark: Mark) -> Callable[[], object]:
+def _computed(job: Altering, way: Way, work: Work, mark: Mark) -> Callable[[], object]:
     """Compute the new rows or what changes of them; returns the one commit that brings them into MV.
 
     Whatever can go wrong with the query goes wrong here, before anything of the view has changed.
@@ -364,28 +364,28 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     old = definitions.load(context, view)
     same_settings = dict(view.definition.settings or {}) == dict(new.settings)
     if old.bound is None or new.definition.bound is None:
-        return Recomputed("One of the definitions has no plan that could be compared.")
+        return FromBaseTables("One of the definitions has no plan that could be compared.")
     if not same_settings:
-        return Recomputed("The settings of the session are others than those under which the view was defined.")
+        return FromBaseTables("The settings of the session are others than those under which the view was defined.")
     if _is_same(old, view.columns, new):
         return Nothing("Both texts have the same plan.")
     if view.state != "active" or view.propagated is None:
-        return Recomputed("The view's log is lost.")
+        return FromBaseTables("The view's log is lost.")
     if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
-        return Recomputed("The view reads a CHAR column, whose values are padded where they are compared.")
+        return FromBaseTables("The view reads a CHAR column, whose values are padded where they are compared.")
     cut = _cut_of(context, view, new)
     if cut is None:
-        return Recomputed("A table was not known at the time to which the view's changes are computed.")
+        return FromBaseTables("A table was not known at the time to which the view's changes are computed.")
     found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
     kept = carried(view, old, new.definition)
     if isinstance(found, OfView):
         if found.outputs is None and found.condition is None:
-            return FromView("The rows of the view stay; what is kept beside them is made again.", found)
+            return FromOldRows("The rows of the view stay; what is kept beside them is made again.", found)
         if found.outputs is None:
-            return FromView("The new rows are those of the view for which one more condition holds.", found)
+            return FromOldRows("The new rows are those of the view for which one more condition holds.", found)
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
         if tuple(context.engine.columns(outputs)) == tuple(new.columns):
-            return FromView("The new columns follow from those of the view.", found)
+            return FromOldRows("The new columns follow from those of the view.", found)
     if isinstance(found, Difference) and view.columns == new.columns and (kept is None or kept.tables):
         parts = _defined(context, found)
         if parts is not None:
@@ -394,12 +394,12 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         assert view.propagated is not None
         for promise, rows in checks(old, kept.relied, view.propagated):
             if context.engine.rows(rows.limit(1)):
-                return Recomputed(f"A join could be left out if it held that {promise}, but it does not.")
+                return FromBaseTables(f"A join could be left out if it held that {promise}, but it does not.")
         tables = ", ".join(sorted(kept.tables)) or "no base table"
         return FromKept(f"The new rows follow from rows that are kept; read again: {tables}.")
     if found is None:
-        return Recomputed("The new rows do not follow from the old ones by a condition, columns or branches alone.")
-    return Recomputed("The types of the columns change.")
+        return FromBaseTables("The new rows do not follow from the old ones by a condition, columns or branches alone.")
+    return FromBaseTables("The types of the columns change.")
 
 
 def _why(found: Difference) -> str:

@@ -1,7 +1,7 @@
-"""What ways to compute a change cost: sizes from Delta's logs, and what earlier operations on the view have taken.
+"""What strategies cost: sizes from Delta's logs, and what earlier operations on the view have taken.
 
-An estimate is a model, rows times seconds per row, corrected by how long the same way took before compared with what
-the model had said. Nothing is read for it but Delta's logs and the metadata database.
+An estimate is a model, rows times seconds per row, corrected by how long the strategy of a name took before compared
+with what the model had said. Nothing is read for it but Delta's logs and the metadata database.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Scan, Stored, Temporary
-from deferred.algebra.operators.in_view import VIEW
+from deferred.algebra.operators.in_view import VIEW, is_shared
 from deferred.algebra.operators.scan import scans_of, tables_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Program
@@ -26,7 +26,7 @@ from deferred.log.sources import source_of
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
-from deferred.metadata import ViewRecord
+from deferred.metadata import Filling, ViewRecord
 from deferred.spark.covering import ranges
 
 if TYPE_CHECKING:
@@ -119,15 +119,16 @@ def filling(tables: Mapping[str, TableSize]) -> float:
     return BEGINNING + COMPUTED * sum(table.rows for table in tables.values())
 
 
-def recomputing(now: Situation) -> Cost:
+def recomputing(now: Situation, strategy: str) -> Cost:
     """What it costs to compute the whole view, and its difference to what it holds."""
     held = DeltaLog(mv_path(now.view.location)).row_count() or 0
     rows = sum(table.rows for table in now.tables.values()) + 2 * held
     size = sum(table.bytes for table in now.tables.values()) + 2 * held * _width(now.view.columns)
-    return _corrected(now, "full", rows, size, filling(now.tables) + COMPARED * 2 * held)
+    model = filling(now.tables) + COMPARED * 2 * held
+    return _corrected(now, strategy, rows, size, model, filled=now.view.definition.filled)
 
 
-def changing(now: Situation) -> Cost:
+def changing(now: Situation, strategy: str) -> Cost:
     """What the delta program costs: what it scans, and the changed rows that it works through.
 
     A scan that is joined with few known keys reads only the files whose ranges have some of them.
@@ -140,20 +141,18 @@ def changing(now: Situation) -> Cost:
     if SCANNED * sum(table.rows for table in scanned) > working / 4:  # else what is scanned does not decide
         scanned = [now.tables[name].part(_touched_part(now, name)) for name in scans]
     rows, size = sum(table.rows for table in scanned), sum(table.bytes for table in scanned)
-    return _corrected(now, "incremental", rows + logs.total, size, working + SCANNED * rows)
+    return _corrected(now, strategy, rows + logs.total, size, working + SCANNED * rows)
 
 
-def looking(now: Situation) -> Cost:
+def looking(now: Situation, strategy: str) -> Cost:
     """What it costs to ask the view itself: its rows are looked through for those that come from changed ones."""
     held = DeltaLog(mv_path(now.view.location)).row_count() or 0
     looks = 1 + sum(1 for rows in now.logs.rows.values() if rows)
     model = BEGINNING + CHANGED * now.logs.total + SCANNED * looks * held
-    return _corrected(
-        now, "from the view", looks * held + now.logs.total, looks * held * _width(now.view.columns), model
-    )
+    return _corrected(now, strategy, looks * held + now.logs.total, looks * held * _width(now.view.columns), model)
 
 
-def keeping(now: Situation) -> Cost:
+def keeping(now: Situation, strategy: str) -> Cost:
     """What the delta program costs where it reads kept tables: all rows of each, and the view, as often as it does.
 
     Of a table that does not exist, as many rows as the largest base table has from which it would be filled.
@@ -171,14 +170,14 @@ def keeping(now: Situation) -> Cost:
                 held = _kept_rows(now, node.name, kept[node.name][0])
                 width = _width([(c, definition.column_types.get(c, "bigint")) for c in node.columns])
                 rows, size = rows + held, size + held * width
-            elif isinstance(node, Temporary) and node.name.startswith("shared "):
+            elif isinstance(node, Temporary) and is_shared(node):
                 held = max((now.tables[table.portion.table].rows for table in definition.shared.values()), default=0)
                 rows += held
             elif isinstance(node, Temporary) and node.name == VIEW:
                 held = DeltaLog(mv_path(now.view.location)).row_count() or 0
                 rows, size = rows + held, size + held * _width(now.view.columns)
     model = BEGINNING + CHANGED * logs.total * max(1, len(kept)) + SCANNED * rows
-    return _corrected(now, "self", rows + logs.total, size, model)
+    return _corrected(now, strategy, rows + logs.total, size, model)
 
 
 def _kept_rows(now: Situation, name: str, node: Plan) -> int:
@@ -188,16 +187,17 @@ def _kept_rows(now: Situation, name: str, node: Plan) -> int:
     return max((now.tables[table].rows for table in tables_of(node)), default=0) if known is None else known
 
 
-def _corrected(now: Situation, strategy: str, rows: int, size: int, model: float) -> Cost:
-    """The estimate, by what the model has said and what it took the last times."""
+def _corrected(
+    now: Situation, strategy: str, rows: int, size: int, model: float, filled: Filling | None = None
+) -> Cost:
+    """The estimate, by what the model has said and what it took the last times; `filled` is the first time."""
     operations = now.context.metadata.operations.recent(now.view.name, 4 * REMEMBERED)
     factors = _factors((operation.strategy, operation.details.get("cost")) for operation in operations)
     known = [factor for name, factor in factors if name == strategy][:REMEMBERED]
-    filled = now.view.definition.filled or {}
     if known:
         reason = f"by {len(known)} earlier {'operation' if len(known) == 1 else 'operations'}"
-    elif strategy == "full" and filled.get("model"):
-        known, reason = [filled["seconds"] / filled["model"]], "by the view's creation"
+    elif filled is not None and filled.model:
+        known, reason = [filled.seconds / filled.model], "by the view's creation"
     else:
         known, reason = [1.0], "by the sizes alone"
     low, high = LIMITS

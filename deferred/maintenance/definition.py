@@ -22,16 +22,14 @@ from deferred.log import tracking
 from deferred.log.context import Context
 from deferred.log.sources import in_types, source_of
 from deferred.maintenance.view_tables import support_path
-from deferred.metadata import Cut, Declared, RememberedDefinition, TableRecord, ViewRecord
+from deferred.metadata import Cut, Declared, RememberedDefinition, SharedTable, TableRecord, ViewRecord
+from deferred.options import AUTO, SELF
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
 from deferred.sql.pin import pinned, tables
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
 from deferred.sql.types import Types
-
-SELF = "self"
-"""The value of a view's option `maintain` that asks for a plan which reads no base table."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Definition:
             tuple(key),
             settings=settings,
             promises=self.declared,
-            shared={name: table.to_json() for name, table in self.shared.items()},
+            shared={name: _remembered(table) for name, table in self.shared.items()},
         )
 
 
@@ -139,7 +137,7 @@ def refuse_early(context: Context, sql: str, strict: bool) -> None:
         define(context, sql, strict, Types(ask))
 
 
-def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = "auto") -> Definition:
+def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = AUTO) -> Definition:
     """Bind a new view against the tables as they are now; Spark says which types its expressions have.
 
     `maintain` is the view's option of that name: what is kept beside the view.
@@ -186,9 +184,7 @@ def _refuse_uncomparable(bound: Bound) -> None:
     """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
     for node in bound.plan.walk():
         if any(has_no_order(bound.types[key]) for key in node.looked_up_by):
-            raise UnsupportedSQLError(
-                f"{type(node).__name__} has a map among its keys, by which rows cannot be looked up."
-            )
+            raise UnsupportedSQLError(f"A map is among the keys of {node.called}: rows cannot be looked up by maps.")
         for expression in node.expressions:
             for read in expression.find_all(exp.Column):
                 above = read.parent
@@ -254,17 +250,22 @@ def load(context: Context, view: ViewRecord, ask: Callable[[str], list[tuple[str
     return definition.sharing({name: table for name, table in found.items() if table is not None})
 
 
-def _shared(own: Portion | None, table: Mapping[str, Any]) -> Shared | None:
+def _remembered(shared: Shared) -> SharedTable:
+    held = shared.portion
+    return SharedTable(shared.folder, held.table, held.names, tuple(held.conditions))
+
+
+def _shared(own: Portion | None, table: SharedTable) -> Shared | None:
     """The shared table in which an auxiliary table is, by what was remembered of it.
 
     None where a later version plans the view, or writes its conditions, in another way: then the view has no such table
     and gets one of its own, as after every other change of what is kept for it.
     """
-    if own is None or own.table != table["table"]:
+    if own is None or own.table != table.table:
         return None
-    held = own.like(tuple(table["names"]), frozenset(table["conditions"]))
-    same = len(held.conditions) == len(table["conditions"]) and held.contains(own)
-    return Shared(table["folder"], held) if same else None
+    held = own.like(table.names, frozenset(table.conditions))
+    same = len(held.conditions) == len(table.conditions) and held.contains(own)
+    return Shared(table.folder, held) if same else None
 
 
 def maintained(context: Context, view: ViewRecord, definition: Definition, maintain: str) -> Definition | None:

@@ -78,7 +78,7 @@ class Explanation:
             *(["With another maintain:"] if self.otherwise else []),
             *(f"  {line}" for line in self.otherwise),
             "What would make it cheaper:",
-            *(f"  {line}" for line in self.cheaper or ("Nothing that is known.",)),
+            *(f"  {line}" for line in self.cheaper or ("Nothing that is known would make it cheaper.",)),
             *(["Rows that can matter to the view:"] if self.relevance else []),
             *(f"  {table}: {condition or 'all'}" for table, condition in self.relevance.items()),
             f"partial_refresh: {self.apply}",

@@ -13,13 +13,10 @@ from deferred.log import ledger, transactions, undo
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.maintenance.operation import Operation
-from deferred.maintenance.scenarios import scenario_of
+from deferred.maintenance.scenarios import CHANGES_MV, scenario_of
 from deferred.metadata import LedgerEntry, TableRecord, ViewRecord
 
 log = logging.getLogger(__name__)
-
-CHANGES_MV = ("partial_refresh", "refresh", "rebuild", "alter")
-"""Operations after which MV may hold other rows, which the views that read it follow."""
 
 
 def follow(context: Context, tables: Sequence[TableRecord]) -> list[str]:

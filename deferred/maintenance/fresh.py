@@ -30,7 +30,7 @@ from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
-from deferred.maintenance.rounds import Overestimated, computed
+from deferred.maintenance.rounds import RecomputeInstead, computed
 from deferred.maintenance.strategies import RECOMPUTE, Job, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -131,7 +131,7 @@ class _Reading:
                 )
                 try:
                     change = choice.strategy.run(job)
-                except Overestimated:
+                except RecomputeInstead:
                     return self._computed(definition)
                 if change.instead is not None:
                     return self._computed(definition)

@@ -206,7 +206,7 @@ def _how(found: Prepared) -> tuple[str, str]:
     if found.definition.bound is None:
         return RECOMPUTED, str(found.definition.whole)
     nodes = list(found.definition.plan.walk())
-    whole = [type(node).__name__ for node in nodes if isinstance(node.strategy, Recomputed)]
+    whole = [node.called for node in nodes if isinstance(node.strategy, Recomputed)]
     if whole:
         return IN_PART, f"{', '.join(dict.fromkeys(whole))} reads its whole input at every change"
     names = (node.strategy.name for node in nodes if not isinstance(node.strategy, NotMaintained))

@@ -6,7 +6,7 @@ chosen by an estimate. `explain` names the other values that are possible, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from deferred.algebra.operators.promised_join import PromisedJoin
@@ -15,12 +15,11 @@ from deferred.algebra.selfmaintenance import base_reads, described
 from deferred.algebra.strategy import kept_nodes
 from deferred.errors import DeferredError
 from deferred.log.context import Context
-from deferred.maintenance import costs, definition
+from deferred.maintenance import definition, strategies
 from deferred.maintenance.costs import Cost, Situation
-from deferred.maintenance.definition import SELF, Definition
+from deferred.maintenance.definition import Definition
 from deferred.metadata import ViewRecord
-
-AUTO, TREE = "auto", "tree"
+from deferred.options import AUTO, SELF, TREE
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Other:
 
     def cost(self, now: Situation) -> Cost:
         """What it would cost; of tables that do not exist, at most."""
-        return costs.keeping(replace(now, definition=self.definition))
+        return strategies.SELF.cost(replace(now, definition=self.definition))
 
 
 def otherwise(context: Context, view: ViewRecord, mine: Definition) -> list[Other]:
@@ -52,20 +51,31 @@ def otherwise(context: Context, view: ViewRecord, mine: Definition) -> list[Othe
     if mine.bound is None:
         return []
     found = []
-    for maintain in (AUTO, SELF, TREE):
+    for maintain, differs in DIFFERS.items():
         try:
             other = definition.maintained(context, view, mine, maintain) if maintain != view.options.maintain else None
         except DeferredError:
             continue
-        if other is not None and _differs(maintain, mine, other):
+        if other is not None and differs(mine, other):
             found.append(Other(maintain, other))
     return found
 
 
-def _differs(maintain: str, mine: Definition, other: Definition) -> bool:
-    """Whether declared references, or sets that are kept, make a plan another one."""
-    if maintain == SELF:
-        return any(isinstance(node, PromisedJoin) for node in other.plan.walk())
-    if maintain == TREE:
-        return any(node.strategy.absorbs for node in other.plan.walk())
+def _keeps_others(mine: Definition, other: Definition) -> bool:
     return kept_nodes(mine.plan).keys() != kept_nodes(other.plan).keys()
+
+
+def _relies_on_references(mine: Definition, other: Definition) -> bool:
+    return any(isinstance(node, PromisedJoin) for node in other.plan.walk())
+
+
+def _keeps_good_rows(mine: Definition, other: Definition) -> bool:
+    return any(node.strategy.absorbs for node in other.plan.walk())
+
+
+DIFFERS: Mapping[str, Callable[[Definition, Definition], bool]] = {
+    AUTO: _keeps_others,
+    SELF: _relies_on_references,
+    TREE: _keeps_good_rows,
+}
+"""Of each value of `maintain`: whether the plan under it is another one than the view's own."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.bags import call, column, select
-from deferred.algebra.program import DUPLICATE, Guard
+from deferred.algebra.program import DUPLICATE, NEW, Guard
 from deferred.algebra.selfmaintenance import Promises
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut
@@ -41,6 +41,17 @@ def exposed(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> str:
         f"Rows of {guard.table} with {columns} = {listed} were updated in columns on which the view's conditions or "
         f"joins depend, so rows that refer to them may enter or leave the view: the base tables are read this time."
     )
+
+
+def undecided(guard: Guard, row: tuple[Any, ...]) -> str:
+    """Why a view cannot answer a change from its own rows."""
+    which = f"{guard.table} with {', '.join(guard.names)} = {', '.join(map(str, row))}"
+    what = (
+        f"shows no row that meets the same as the new row of {which}"
+        if guard.kind == NEW
+        else f"shows the row of {which} more than once, or with other values"
+    )
+    return f"The view cannot answer the change alone: it {what}."
 
 
 def checks(definition: Definition, promises: Promises, cut: Cut) -> Iterator[tuple[str, exp.Select]]:

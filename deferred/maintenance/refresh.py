@@ -129,11 +129,12 @@ def rebuild(context: Context, name: str) -> Operation:
     from deferred.maintenance import definition as definitions
     from deferred.maintenance import shared, support
     from deferred.maintenance.rounds import at_cut
+    from deferred.maintenance.strategies import RECOMPUTE
 
     view = context.metadata.views.get(name)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
         with recorded(context, "rebuild", view) as work:
-            work.from_cut, work.strategy = view.shown, "full"
+            work.from_cut, work.strategy = view.shown, RECOMPUTE.name
             with work.phase("sync"):
                 for source in base_tables(context, view):
                     trusted_again(context, source)

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import BATCH, GONE, bigint, column, select
-from deferred.algebra.operators import Change, Distinct, Project, Scan, Stored, Temporary
+from deferred.algebra.operators import Change, Distinct, Scan, Stored, Temporary
+from deferred.algebra.operators.project import only_renames
 from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
@@ -191,6 +192,6 @@ class PropagateRenderer(Renderer):
 
 def _is_a_leaf(plan: Plan) -> bool:
     """Whether a plan has the same set of rows as a change or a temporary result, perhaps under other names."""
-    while isinstance(plan, Distinct) or (isinstance(plan, Project) and all(is_column(e) for _, e in plan.outputs)):
+    while isinstance(plan, Distinct) or only_renames(plan):
         plan = plan.child
     return isinstance(plan, (Change, Temporary))

@@ -18,6 +18,7 @@ from deferred.maintenance.base_logs import cut_at, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import at_cut
+from deferred.maintenance.strategies import RECOMPUTE
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
@@ -86,7 +87,7 @@ def _write(context: Context, view: ViewRecord, definition: Definition, work: Wor
         context.engine.write(exp.Insert(this=table, where=at_moment, expression=select(outputs, step)))
     number = select([exp.alias_(call("COUNT", exp.Star()), "n")], table).where(at_moment)
     (total,) = context.engine.rows(number)
-    work.rows_inserted, work.strategy = int(total["n"]), "full"
+    work.rows_inserted, work.strategy = int(total["n"]), RECOMPUTE.name
     work.details["table"] = path
 
 

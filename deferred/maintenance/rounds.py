@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Overestimated(Exception):
-    """So many rows of a recursion may be gone that computing all of it costs less than finding out which."""
+class RecomputeInstead(Exception):
+    """Delta rules are given up for a recomputation, which costs less or is all that is left; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class SparkMachine:
         self.tell(f"round {round_} of {loop.finding}: {found} found, {in_all} in all")
         most = self.most_gone.get(loop.gone_from or "")
         if most is not None and in_all > most:
-            raise Overestimated(
+            raise RecomputeInstead(
                 f"More than {most} rows of a recursion may be gone ({loop.finding}, round {round_}), and most of them "
                 f"would be derived again: the view was recomputed."
             )

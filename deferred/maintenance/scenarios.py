@@ -194,6 +194,9 @@ PARTIAL_FIRST = "partial_first"
 ORDERS = (PROPAGATE_FIRST, PARTIAL_FIRST)
 """The two orders of refresh_C (Figure 3)."""
 
+CHANGES_MV = ("partial_refresh", "refresh", "rebuild", "alter")
+"""Operations after which MV may hold other rows: views that read it follow, and its Asset is announced."""
+
 BY_NAME: dict[str, Scenario] = {scenario.name: scenario() for scenario in Scenario.__subclasses__()}  # type: ignore[type-abstract]
 assert tuple(BY_NAME) == SCENARIOS, "the scenarios that a view may name are the classes above"
 

@@ -21,7 +21,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlglot import exp
 
@@ -53,7 +52,8 @@ from deferred.log.lease import Held, bar, lease
 from deferred.maintenance.base_logs import net_logs, size
 from deferred.maintenance.definition import Definition, Pinned, rows_at
 from deferred.maintenance.making import remove_folder
-from deferred.metadata import Cut, RememberedDefinition, ViewRecord
+from deferred.maintenance.support import REWRITE_AFTER
+from deferred.metadata import Cut, RememberedDefinition, SharedTable, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import UNKNOWN, Temporaries
@@ -61,8 +61,6 @@ from deferred.sql.dialect import delta_table
 from deferred.sql.render import Renderer
 
 FOLDER = "shared"
-REWRITE_AFTER = 32
-"""A table with so many tags is rewritten: a look at it reads the files of all of them."""
 
 
 def choosing(context: Context) -> AbstractContextManager[Held]:
@@ -98,16 +96,16 @@ def chosen(context: Context, definition: Definition, settings: Mapping[str, str]
 
 
 def _containing(
-    definition: Definition, portion: Portion, remembered: RememberedDefinition, table: Mapping[str, Any]
+    definition: Definition, portion: Portion, remembered: RememberedDefinition, table: SharedTable
 ) -> Shared | None:
     """A shared table of another view, if an auxiliary table of this one is part of it, in the same types."""
-    names, texts = tuple(table["names"]), frozenset(table["conditions"])
-    if table["table"] != portion.table or not texts <= portion.conditions.keys():
+    texts = frozenset(table.conditions)
+    if table.table != portion.table or not texts <= portion.conditions.keys():
         return None
-    held = portion.like(names, texts)
+    held = portion.like(table.names, texts)
     theirs, mine = dict(remembered.tables.get(portion.table, ())), dict(definition.schemas[portion.table])
     same = all(name in theirs and theirs[name] == mine.get(name) for name in held.read)
-    return Shared(table["folder"], held) if same and held.contains(portion) else None
+    return Shared(table.folder, held) if same and held.contains(portion) else None
 
 
 def _definitions(view: ViewRecord) -> Iterator[RememberedDefinition]:
@@ -119,12 +117,7 @@ def _definitions(view: ViewRecord) -> Iterator[RememberedDefinition]:
 
 def in_use(views: Iterable[ViewRecord]) -> set[str]:
     """The folders of the shared tables that views name."""
-    return {
-        str(table["folder"])
-        for view in views
-        for remembered in _definitions(view)
-        for table in remembered.shared.values()
-    }
+    return {table.folder for view in views for remembered in _definitions(view) for table in remembered.shared.values()}
 
 
 def remove_unused(context: Context, folders: Iterable[str]) -> None:

@@ -32,9 +32,9 @@ from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
-from deferred.maintenance.promises import EXAMPLES, broken, exposed
+from deferred.maintenance.promises import EXAMPLES, broken, exposed, undecided
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
-from deferred.maintenance.rounds import Overestimated, SparkMachine, computed
+from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
@@ -127,7 +127,7 @@ class Incremental(Strategy):
     name = "incremental"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.changing(now)
+        return costs.changing(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return tuple(outline(definition.plan))
@@ -251,7 +251,7 @@ class SelfMaintained(Incremental):
     name = "self"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.keeping(now)
+        return costs.keeping(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return (*described(definition.plan), *super().reads(definition))
@@ -266,7 +266,7 @@ class SelfMaintained(Incremental):
             if guard.kind != EXPOSED:
                 raise PromiseBrokenError(broken(guard, job.view.name, rows))
             if job.operation is None:
-                raise Overestimated(exposed(guard, rows))  # a reader computes the view for itself
+                raise RecomputeInstead(exposed(guard, rows))  # a reader computes the view for itself
             return replace(RECOMPUTE.run(job), instead=Choice(RECOMPUTE, exposed(guard, rows)))
         return self.change(job, program, machine, ran)
 
@@ -281,7 +281,7 @@ class FromView(Incremental):
     name = "from the view"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.looking(now)
+        return costs.looking(now, self.name)
 
     def applies(self, job: Job) -> bool:
         """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
@@ -302,8 +302,7 @@ class FromView(Incremental):
         machine = self.machine(job, renderer, program)
         ran = run(program.steps, machine)
         for guard, rows in self.found(job, program, machine):
-            reason = f"The view cannot answer a change of {guard.table} alone: {guard.kind}, such as {rows[0]}."
-            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, reason))
+            return replace(INCREMENTAL.run(job), instead=Choice(INCREMENTAL, undecided(guard, rows[0])))
         return self.change(job, program, machine, ran)
 
 
@@ -350,7 +349,7 @@ class Recompute(Strategy):
     name = "full"
 
     def cost(self, now: Situation) -> Cost:
-        return costs.recomputing(now)
+        return costs.recomputing(now, self.name)
 
     def reads(self, definition: Definition) -> tuple[str, ...]:
         return ("the whole query · recomputed: reads all its tables",)
@@ -460,23 +459,7 @@ def choose(
         return Choice(RECOMPUTE, reason)
     if definition.declared is not None:
         return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
-    recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
-    reason = (
-        f"{type(recomputed[0]).__name__} has no keys, so a change reads its whole input again."
-        if recomputed
-        else "Only the rows, groups and keys that the changes touch are read."
-    )
-    itself = answerable(definition) if logs is None else []
-    if itself:
-        reason += (
-            f" Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
-        )
-        reason += "".join(
-            f" So are new rows of {name}, if that is cheaper, where a row with the same {', '.join(names)} is shown."
-            for name, names in insertable(definition).items()
-        )
-    if any(node.strategy.absorbs for node in definition.plan.walk()):
-        reason += " As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
+    reason = " ".join(_why_incremental(definition, logs))
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
     if logs is None:
@@ -494,3 +477,20 @@ def choose(
         )
         return Choice(RECOMPUTE, reason, costs=compared)
     return Choice(INCREMENTAL, reason, costs=compared)
+
+
+def _why_incremental(definition: Definition, logs: Logs | None) -> Iterator[str]:
+    """What there is to say of the delta rules of a plan, in sentences."""
+    recomputed = [node for node in definition.plan.walk() if isinstance(node.strategy, Recomputed)]
+    if recomputed:
+        yield f"A change reads the whole input of {recomputed[0].called} again, which has no keys."
+    else:
+        yield "Only the rows, groups and keys that the changes touch are read."
+    itself = answerable(definition) if logs is None else []
+    if itself:
+        yield f"Deletions from {', '.join(itself)} are answered from the view's own rows, by the keys that it shows."
+        for name, names in insertable(definition).items():
+            same = ", ".join(names)
+            yield f"So are new rows of {name}, if that is cheaper, where a row with the same {same} is shown."
+    if any(node.strategy.absorbs for node in definition.plan.walk()):
+        yield "As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."

@@ -56,7 +56,7 @@ from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
 from deferred.sql.dialect import delta_table
 
 REWRITE_AFTER = 32
-"""After this many appended batches a table is rewritten: a look at it reads the files of all of them."""
+"""After this many appends a support or shared table is rewritten: a look at it reads the files of all of them."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
-from deferred.metadata import Cut, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
-from deferred.options import ViewOptions
+from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
+from deferred.options import SELF, ViewOptions
 from deferred.spark.engine import Mark
 
 
@@ -70,7 +70,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict" or options.maintain == "self"
+    strict = options.refresh_policy == "incremental_strict" or options.maintain == SELF
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -89,7 +89,7 @@ def _create(context: Context, name: str, sql: str, options: ViewOptions) -> View
     if not context.engine.started:
         definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
     settings = context.engine.settings()
-    choosing = shared.choosing(context) if options.maintain == definitions.SELF else nullcontext()
+    choosing = shared.choosing(context) if options.maintain == SELF else nullcontext()
     with context.engine.meaning(settings), choosing:
         return _compute(context, name, sql, options, settings)
 
@@ -132,10 +132,10 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
     )
 
 
-def _filled(context: Context, definition: Definition, seconds: float) -> dict[str, float] | None:
+def _filled(context: Context, definition: Definition, seconds: float) -> Filling | None:
     """What filling a view has taken beside what the model says, for estimates of a recomputation."""
     sizes = costs.sizes(context, definition)
-    return None if sizes is None else {"seconds": round(seconds, 3), "model": round(costs.filling(sizes), 4)}
+    return None if sizes is None else Filling(round(seconds, 3), round(costs.filling(sizes), 4))
 
 
 def _notes(definition: Definition) -> list[str]:
@@ -227,7 +227,7 @@ def _refuse_recomputation(definition: Definition) -> None:
     for node in definition.plan.walk():
         if isinstance(node.strategy, Recomputed):
             raise UnsupportedSQLError(
-                f"{type(node).__name__} reads its whole input at every change: it has no keys or partitions that would "
+                f"Every change reads the whole input of {node.called} again: it has no keys or partitions that would "
                 f"say which part is touched. incremental_strict refuses this; use refresh_policy 'incremental' or "
                 f"'auto'."
             )

@@ -125,6 +125,48 @@ class Declared:
 
 
 @dataclass(frozen=True)
+class Filling:
+    """How many seconds filling a view has taken, and how many the model of its cost had said."""
+
+    seconds: float
+    model: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "model": self.model}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Filling:
+        return cls(value["seconds"], value["model"])
+
+
+@dataclass(frozen=True)
+class SharedTable:
+    """A shared auxiliary table: its folder, the base table that it is of, its columns and conditions.
+
+    >>> table = SharedTable("sales-1f", "sales", ("shop",), ("of_price > 5",))
+    >>> SharedTable.from_json(table.to_json()) == table
+    True
+    """
+
+    folder: str
+    table: str
+    names: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": self.folder,
+            "table": self.table,
+            "names": list(self.names),
+            "conditions": list(self.conditions),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SharedTable:
+        return cls(value["folder"], value["table"], tuple(value["names"]), tuple(value["conditions"]))
+
+
+@dataclass(frozen=True)
 class RememberedDefinition:
     """What is kept of a view's query so that binding it again asks neither its tables nor Spark.
 
@@ -156,10 +198,10 @@ class RememberedDefinition:
     """What a view that reads no base table relies on; None for all others."""
     alteration: Alteration | None = None
     """A new definition that is being made: the view has it from the commit to MV on that names its id."""
-    filled: Mapping[str, float] | None = None
-    """How many seconds filling the view has taken, and how many the model of its cost had said."""
-    shared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The auxiliary tables that are parts of shared ones, by name: folder, columns and conditions of the shared one."""
+    filled: Filling | None = None
+    """What filling the view has taken; None where the model of its cost had nothing to say."""
+    shared: Mapping[str, SharedTable] = field(default_factory=dict)
+    """The shared tables of which auxiliary tables are parts, by the names of these."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -175,8 +217,8 @@ class RememberedDefinition:
             "generation": self.generation,
             "promises": None if self.promises is None else self.promises.to_json(),
             "alteration": None if self.alteration is None else self.alteration.to_json(),
-            "filled": None if self.filled is None else dict(self.filled),
-            "shared": {name: dict(table) for name, table in self.shared.items()},
+            "filled": None if self.filled is None else self.filled.to_json(),
+            "shared": {name: table.to_json() for name, table in self.shared.items()},
         }
 
     @classmethod
@@ -198,8 +240,8 @@ class RememberedDefinition:
             str(value.get("generation") or ""),
             None if value.get("promises") is None else Declared.from_json(value["promises"]),
             None if value.get("alteration") is None else Alteration.from_json(value["alteration"]),
-            value.get("filled"),
-            dict(value.get("shared") or {}),
+            None if value.get("filled") is None else Filling.from_json(value["filled"]),
+            {name: SharedTable.from_json(table) for name, table in (value.get("shared") or {}).items()},
         )
 
 

@@ -34,6 +34,7 @@ from deferred.algebra.operators import (
     Temporary,
     UnionAll,
 )
+from deferred.algebra.operators.project import below_renaming, only_renames
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, conjuncts, is_column
 from deferred.spark.local_bags import comparable, is_compared_as_in_sql, summed
@@ -173,7 +174,7 @@ class Driver:
         if isinstance(plan, (Scan, Stored)):
             found = self.candidates(plan, keys, on)
             return None if found is None else self._sound(found)
-        if not isinstance(plan, Project) or not all(is_column(value) for _, value in plan.outputs):
+        if not only_renames(plan):
             return None
         below = {name: value.name for name, value in plan.outputs}
         rows = self.matching(plan.child, keys, {below[mine]: theirs for mine, theirs in on.items()})
@@ -279,9 +280,7 @@ def appended_at_driver(rows: pa.Table, gone: pa.Table | None, batch: int) -> pa.
 
 def _is_table(plan: Plan) -> bool:
     """Whether a plan is a table, perhaps under other names, of which rows are found by keys alone."""
-    while isinstance(plan, Project) and all(is_column(value) for _, value in plan.outputs):
-        plan = plan.child
-    return isinstance(plan, (Scan, Stored))
+    return isinstance(below_renaming(plan), (Scan, Stored))
 
 
 def _equal_columns(condition: Scalar) -> frozenset[str]:

@@ -95,7 +95,7 @@ def matched(rows: Any, names: Sequence[str], target: str) -> list[tuple[Any, ...
     return [_row(row, names, target) for row in rows]
 
 
-def staged(engine: Engine, rows: DataFrame, source: Target, path: str) -> list[str]:
+def staged(rows: DataFrame, source: Target, path: str) -> list[str]:
     """Write rows as Parquet, in the types of the table they are for; returns their columns.
 
     A value that does not fit fails here, before any table has changed.

@@ -21,6 +21,7 @@ from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjuncti
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
+from deferred.options import AUTO
 from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
@@ -67,7 +68,7 @@ class Relation:
     scope: Scope
 
 
-def bind(sql: str, catalog: Catalog, types: Types, maintain: str = "auto", promises: Promises | None = None) -> Bound:
+def bind(sql: str, catalog: Catalog, types: Types, maintain: str = AUTO, promises: Promises | None = None) -> Bound:
     """Returns the plan of a view's query, with the support tables that the option `maintain` asks for.
 
     With `promises` about its tables the plan reads none of them after a change.

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import aggregate_of
 from deferred.algebra.aggregates.sums import may_overflow
 from deferred.algebra.bags import bigint
-from deferred.algebra.operators import Part
+from deferred.algebra.operators.counted import Count, Part, Rows, Sum
 from deferred.algebra.scalar import Fresh, Scalar, column
 from deferred.sql.templates import fill
 from deferred.sql.types import Types
@@ -61,19 +61,19 @@ def made_of_parts(call: Scalar, part: KeptPart, arguments: Arguments) -> Scalar 
         if not function.countable.star:
             return None
         if not isinstance(call, exp.Filter):
-            return column(part("rows", "bigint").id)
+            return column(part(Rows.kind, "bigint").id)
         value = bigint(1)
     value = fill(function.countable.value, x=value)
     if isinstance(call, exp.Filter):
         value = exp.Case(ifs=[exp.If(this=call.expression.this.copy(), true=value)])
     argument = arguments.column_of(value)
     # The count comes first, and for every call: it says whether there is any value at all.
-    kept = {"count": part("count", "bigint", argument)}
+    kept = {Count.kind: part(Count.kind, "bigint", argument)}
     type_ = arguments.column_types[argument].lower()
     made = function.countable.parts(type_, lambda: arguments.result_type(str(inner.this), argument))
     if made is None:
         return None
-    if "sum" in dict(made.kept) and may_overflow(type_) and not arguments.types.fails_on_overflow:
+    if Sum.kind in dict(made.kept) and may_overflow(type_) and not arguments.types.fails_on_overflow:
         return None  # such a sum is NULL, and what is taken from it later could not bring it back
     kept |= {kind: part(kind, type_, argument) for kind, type_ in made.kept}
     return fill(made.final, **{kind: column(kept_part.id) for kind, kept_part in kept.items()})

@@ -13,24 +13,21 @@ from deferred.algebra.bags import call
 from deferred.algebra.operators import (
     ANTI,
     SEMI,
-    Aggregate,
     Distinct,
     Filter,
+    Generate,
     Join,
-    Limit,
     OuterJoin,
     Project,
     Recursion,
     Reference,
-    SetOperation,
     UnionAll,
-    Window,
 )
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import ROUNDS
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, substitute
-from deferred.algebra.types import MAP, equality_is_coarser, has_no_order, parsed
+from deferred.algebra.types import FLOATING, MAP, equality_is_coarser, has_no_order, parsed
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
@@ -157,9 +154,6 @@ def _refuse_width(label: str, first: int, other: int) -> None:
         )
 
 
-FLOATING = ("float", "double")
-
-
 def _with_one_zero(binder: Binder, plan: Plan) -> Plan:
     """The rows of a set with 0.0 for −0.0, as DISTINCT and UNION of Spark give it: then equal values are the same."""
     outputs: list[tuple[str, Scalar]] = []
@@ -238,14 +232,11 @@ def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every:
 
 # ---- what a recursion may not go through
 
-THROUGH: Mapping[type[Plan], str] = {
-    Aggregate: "an aggregate",
-    Window: "a window",
-    Limit: "LIMIT",
-    SetOperation: "EXCEPT or INTERSECT",
-    Recursion: "another recursion",
-}
-"""What operators are called in SQL that a recursion may not go through; others are called by their own name."""
+WITH_LEVELS = (Filter, Generate, Join, OuterJoin)
+"""Operators whose rows have all columns of the rows that they are made of, and so their levels.
+
+In a recursion by UNION ALL these, Π and ⊎ are all that may stand between X and itself: `_levelled` knows no other.
+"""
 
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
@@ -262,31 +253,29 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             f"rest above it, or into a common table expression before it."
         )
 
-    def visit(node: Plan) -> int:
-        """How often the rows of a node are made of rows of X."""
+    def visit(node: Plan) -> bool:
+        """Whether the rows of a node are made of rows of X."""
         if isinstance(node, Recursion) and not any(below is reference for below in node.walk()):
-            return 0
-        counts = [visit(child) for child in node.children]
+            return False
+        recursive = [visit(child) for child in node.children]
         if node is reference:
-            return 1
-        if not any(counts):
-            return 0
+            return True
+        if not any(recursive):
+            return False
         if not node.in_recursion:
-            refuse(THROUGH.get(type(node), type(node).__name__))
+            refuse(node.called)
+        if every and not isinstance(node, (Project, UnionAll, *WITH_LEVELS)):
+            refuse(f"{node.called}, in a recursion by UNION ALL")
         if isinstance(node, OuterJoin):
             if node.kind not in (SEMI, ANTI):
                 refuse("an outer join")
-            if node.kind == ANTI and counts[1]:
+            if node.kind == ANTI and recursive[1]:
                 refuse("a negation (NOT EXISTS, NOT IN, ANTI JOIN)")
-        if every and isinstance(node, Distinct):
-            refuse("DISTINCT, in a recursion by UNION ALL")
-        if every and isinstance(node, OuterJoin) and counts[1]:
-            refuse("a subquery, in a recursion by UNION ALL")
-        if isinstance(node, UnionAll):
-            if every and 0 in counts:
-                refuse("a union with other rows, in a recursion by UNION ALL")
-            return max(counts)
-        return sum(counts)
+            if every and recursive[1]:
+                refuse("a subquery, in a recursion by UNION ALL")
+        if every and isinstance(node, UnionAll) and not all(recursive):
+            refuse("a union with other rows, in a recursion by UNION ALL")
+        return True
 
     if not visit(plan):
         raise InvalidSQLError(
@@ -365,7 +354,7 @@ def _terms(binder: Binder, plan: Plan) -> list[_Term]:
         sides = [_terms(binder, side) for side in plan.inputs]
         return [_joined(binder, plan, terms) for terms in product(*sides)]
     raise UnsupportedSQLError(
-        f"{type(plan).__name__} below a semi or anti join in a recursive branch is not supported; put the condition "
+        f"A recursive branch has {plan.called} below a semi or anti join, which is not supported; put the condition "
         f"with the subquery further inside."
     )
 
@@ -422,6 +411,7 @@ def _levelled(binder: Binder, plan: Plan, reference: Reference) -> Plan:
             ]
             level = binder.new_column("int")
             return UnionAll(tuple(sides), (*node.ids, level)), (level,)
+        assert isinstance(node, WITH_LEVELS), "other operators were refused"
         return node.with_children([child for child, _ in below]), levels
 
     whole, levels = carried(plan)

@@ -11,7 +11,8 @@ from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
 from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
-from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
+from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.good_counters import GoodCounters
 from deferred.algebra.operators.kept import Auxiliary
 from deferred.algebra.operators.levels import CountedLevels
@@ -25,12 +26,10 @@ from deferred.algebra.selfmaintenance import Promises, base_reads, narrowed, sel
 from deferred.algebra.trees import as_trees
 from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
 from deferred.errors import UnsupportedSQLError
+from deferred.options import TREE
 from deferred.sql.counting import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
-
-TREE = "tree"
-"""The value of a view's option `maintain` that asks for joins as trees of kept sets."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,10 @@ class _SupportPlanner:
             if (kind, argument) not in parts:
                 name = self.fresh()
                 self.column_types[name] = type_
-                parts[kind, argument] = Part(name, kind, type_, argument)
+                parts[kind, argument] = PARTS[kind](name, type_, argument)
             return parts[kind, argument]
 
-        part("rows", "bigint")
+        part(Rows.kind, "bigint")
         finals = []
         for name, expression in node.outputs:
             made: dict[Scalar, Scalar] = {}
@@ -151,7 +150,7 @@ class _SupportPlanner:
         read = sorted(used(*(e for _, e in outputs))) or [arguments.column_of(exp.true())]
         computed = dict(arguments.computed)
         kept = self.kept(Project(node.child, tuple((c, computed.get(c, column(c))) for c in read)))
-        return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=OVER_KEPT_VALUES)
+        return node if kept is None else replace(node, child=kept, outputs=outputs, chosen=TOTAL_OVER_KEPT)
 
     def over_kept_rows(self, node: Limit | Window) -> Plan:
         """A node that reads all rows of its input at every change, over rows that are kept: here or further down."""

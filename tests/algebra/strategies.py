@@ -42,7 +42,8 @@ from deferred.algebra.operators import (
     Values,
     Window,
 )
-from deferred.algebra.operators.aggregate import OVER_KEPT_VALUES
+from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
+from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.in_view import Seen
 from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.operators.rederiving import DeleteRederive
@@ -286,11 +287,11 @@ def counted_aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
     """γ whose counts, sums and extremes are kept per group."""
     child = forms.below(draw, draw(st.integers(1, 3)), depth)
     keys = draw(st.lists(st.sampled_from(child.columns), unique=True, max_size=arity - 1))
-    parts = [Part(forms.fresh("p"), "rows", "bigint")]
+    parts: list[Part] = [Rows(forms.fresh("p"), "bigint")]
     outputs, finals = [], []
     for _ in range(arity - len(keys)):
         kind, argument = draw(st.sampled_from(("count", "sum", "min", "max"))), draw(st.sampled_from(child.columns))
-        part = Part(forms.fresh("p"), kind, "decimal(38,0)" if kind == "sum" else "bigint", argument)
+        part = PARTS[kind](forms.fresh("p"), "decimal(38,0)" if kind == "sum" else "bigint", argument)
         parts.append(part)
         name, value = forms.fresh(), column(part.id)
         call = function(kind, column(argument))
@@ -312,7 +313,7 @@ def kept_total(forms: Forms, draw, arity: int, depth: int) -> Plan:
         )
         for _ in range(arity)
     ]
-    return Aggregate(child, (), tuple(outputs), OVER_KEPT_VALUES)
+    return Aggregate(child, (), tuple(outputs), TOTAL_OVER_KEPT)
 
 
 def kept_limit(forms: Forms, draw, arity: int, depth: int) -> Plan:

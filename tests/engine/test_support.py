@@ -11,7 +11,7 @@ import pytest
 from deferred.algebra.aggregates.registry import lookup
 from deferred.algebra.scalar import column
 from deferred.log.delta_log import DeltaLog
-from deferred.maintenance import propagate as propagating
+from deferred.maintenance import batch as batches
 from deferred.sql.dialect import quoted, text
 from deferred.sql.templates import fill
 from tests.engine.support import assert_fresh, make
@@ -84,17 +84,17 @@ def test_a_move_without_its_batch_is_undone(warehouse: Any, sales: str, monkeypa
     class Death(BaseException):
         """Simulates a killed process, without killing this one."""
 
-    original = propagating._write_batch
+    original = batches._write_batch
 
-    def dying(context: Any, view: Any, change: Any, *rest: Any) -> None:
+    def dying(move: Any, change: Any, *rest: Any) -> None:
         def advance_then_die(operation: str, batch: int) -> None:
             change.advance_supports(operation, batch)
             raise Death
 
-        original(context, view, replace(change, advance_supports=advance_then_die), *rest)
+        original(move, replace(change, advance_supports=advance_then_die), *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(propagating, "_write_batch", dying)
+        patch.setattr(batches, "_write_batch", dying)
         with pytest.raises(Death):
             warehouse.propagate("items")
     assert DeltaLog(support).version > before

@@ -9,7 +9,7 @@ import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError, UnknownObjectError
-from deferred.maintenance import propagate as propagating
+from deferred.maintenance import batch
 from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv, refused, state_of
 
 JOIN = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
@@ -320,7 +320,7 @@ def test_a_handover_that_died_is_done_again_with_its_new_rows(
 
 def test_applied_batches_are_removed(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wh = tables
-    monkeypatch.setattr(propagating, "BATCHES_LEFT", 2)
+    monkeypatch.setattr(batch, "BATCHES_LEFT", 2)
     view = wh.create_view("v", "SELECT a, s FROM r")
     left = []
     for number in range(4):

@@ -19,7 +19,7 @@ from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Situation, TableSize
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.strategies import INCREMENTAL, RECOMPUTE, choose
-from deferred.metadata import Metadata, RememberedDefinition, TableRecord
+from deferred.metadata import Filling, Metadata, RememberedDefinition, TableRecord
 from deferred.options import ViewOptions
 from deferred.spark.engine import Engine
 from deferred.sql.bind import bind
@@ -42,7 +42,7 @@ class View:
 
     name = "v"
 
-    def __init__(self, refresh_policy: str, location: str = "", filled: Any = None) -> None:
+    def __init__(self, refresh_policy: str, location: str = "", filled: Filling | None = None) -> None:
         self.options = ViewOptions(refresh_policy=refresh_policy)
         self.location = location
         self.columns = TABLE.columns
@@ -143,10 +143,10 @@ def test_what_it_took_before_corrects_the_model(context: Any) -> None:
 
 def test_creation_tells_what_a_recomputation_takes(context: Any) -> None:
     plain = costs_of(context, 1_000).costs["full"]
-    filled = costs_of(context, 1_000, filled={"seconds": 3.0, "model": 1.5}).costs["full"]
+    filled = costs_of(context, 1_000, filled=Filling(3.0, 1.5)).costs["full"]
     assert (filled.seconds, filled.reason) == (2 * plain.seconds, "by the view's creation")
     record(context, "full", 1.0, 3.0)
-    again = costs_of(context, 1_000, filled={"seconds": 3.0, "model": 1.5}).costs["full"]
+    again = costs_of(context, 1_000, filled=Filling(3.0, 1.5)).costs["full"]
     assert (again.seconds, again.reason) == (3 * plain.seconds, "by 1 earlier operation")
 
 
@@ -176,7 +176,7 @@ def test_files_without_a_changed_key_are_not_counted(context: Any, monkeypatch: 
         """Millions of rows of u."""
         changes = {"t": pa.table({"a": pa.array(keys, pa.int32())})} if local else {}
         view: Any = View("auto")
-        cost = costs.changing(Situation(context, view, definition, sizes, Logs({}, {"t": len(keys)}, changes)))
+        cost = INCREMENTAL.cost(Situation(context, view, definition, sizes, Logs({}, {"t": len(keys)}, changes)))
         assert cost.bytes == 8 * (cost.rows - len(keys))
         return (cost.rows - len(keys)) // 1_000_000
 

@@ -12,9 +12,11 @@ import pytest
 from deferred.errors import InvalidInputError, MetadataError, NameTakenError, UnknownObjectError
 from deferred.metadata import (
     Cut,
+    Filling,
     LedgerEntry,
     Metadata,
     RememberedDefinition,
+    SharedTable,
     TableRecord,
     TransactionRecord,
     ViewRecord,
@@ -30,6 +32,8 @@ DEFINITION = RememberedDefinition(
     notes=("A note.",),
     key=("a", "b"),
     tidied=7,
+    filled=Filling(1.5, 0.5),
+    shared={"support1": SharedTable("sales-1f", "sales", ("a",), ("of_a > 5",))},
 )
 
 

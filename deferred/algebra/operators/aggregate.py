@@ -3,7 +3,7 @@
 How a group follows its rows is a strategy, a type of its own:
 - `TouchedGroups`: the rows of the touched groups are read again. Any aggregate, any argument.
 - `Counted` (counted.py): counts, exact sums and extremes are kept per group, and a change updates them.
-- `OverKeptValues`: a total over values that are kept with their counts (kept.py); no base table is read.
+- `TotalOverKept`: a total over values that are kept with their counts (kept.py); no base table is read.
 - `WholeInput`: a total over everything that is not kept; the whole input is read.
 """
 
@@ -26,7 +26,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
-from deferred.algebra.strategy import Recomputed, Strategy, SupportTables
+from deferred.algebra.strategy import OverKept, Recomputed, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -95,16 +95,14 @@ class WholeInput(Reading, Recomputed):
         return f"its whole input: {listed_tables(node)}"
 
 
-class OverKeptValues(Reading):
+class TotalOverKept(Reading, OverKept):
     """A total over values that are kept with their counts below it: no base table is read."""
-
-    name: ClassVar[str] = "kept values"
 
     def reads(self, node: Aggregate, labels: Labels) -> str:
         return "all kept values, and no table"
 
 
-TOUCHED_GROUPS, WHOLE_INPUT, OVER_KEPT_VALUES = TouchedGroups(), WholeInput(), OverKeptValues()
+TOUCHED_GROUPS, WHOLE_INPUT, TOTAL_OVER_KEPT = TouchedGroups(), WholeInput(), TotalOverKept()
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +117,7 @@ class Aggregate(Barrier, Unary):
     outputs: tuple[tuple[str, Scalar], ...]
     chosen: GroupStrategy | None = None
 
+    called = "an aggregate"
     row_by_row = False
     in_recursion = False
 

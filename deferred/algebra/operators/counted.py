@@ -6,7 +6,8 @@ reaches a kept minimum or maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,65 +35,118 @@ if TYPE_CHECKING:
     from deferred.algebra.notation import Labels
     from deferred.algebra.sharing import Sharing
 
-ROWS, COUNTED, SUM, MIN, MAX = "rows", "count", "sum", "min", "max"
-EXTREMES = (MIN, MAX)
-
 ADDED = "_deferred_moved_"
 LOST = "_deferred_lost_"
 
 
 @dataclass(frozen=True)
-class Part:
-    """One kept number of a group: `kind` is count, sum, min or max of a column, or rows, the number of its rows."""
+class Part(ABC):
+    """One kept number of a group, of the values in the column `argument`."""
 
     id: str
-    kind: str
     type: str
     argument: str | None = None
+
+    kind: ClassVar[str]
+    """Its name in the registry of aggregates."""
 
     @property
     def value(self) -> Scalar:
         assert self.argument is not None
         return column(self.argument)
 
+    @abstractmethod
     def computed(self) -> Scalar:
         """The part computed from the rows of a group."""
-        if self.kind == ROWS:
-            return call("COUNT", exp.Star())
-        if self.kind == SUM:
-            return self.cast(_or_zero(_sum(self.cast(self.value))))
-        return call(self.kind.upper(), self.value)
 
+    @abstractmethod
     def added(self) -> list[tuple[str, Scalar]]:
-        """What Δ(E) adds to the part of a group; for extremes, the best inserted and the best deleted value."""
-        count = column(COUNT)
-        if self.kind == ROWS:
-            return [(ADDED + self.id, _sum(count))]
-        if self.kind == COUNTED:
-            return [(ADDED + self.id, _sum(_case(_is_null(self.value), bigint(0), count)))]
-        if self.kind == SUM:
-            times = exp.cast(count.copy(), "DECIMAL(9, 0)", dialect="spark")
-            return [(ADDED + self.id, self.cast(_or_zero(_sum(product(self.value, times)))))]
-        best = []
-        for prefix, sign in ((ADDED, exp.GT), (LOST, exp.LT)):
-            chosen = _case(sign(this=count.copy(), expression=bigint(0)), self.value, exp.Null())
-            best.append((prefix + self.id, call(self.kind.upper(), chosen)))
-        return best
+        """What Δ(E) adds to the part of a group."""
 
     def advanced(self) -> Scalar:
         """The new part, from the old one and what was added."""
-        old, more = column(self.id), column(ADDED + self.id)
-        if self.kind in EXTREMES:
-            return call("LEAST" if self.kind == MIN else "GREATEST", old, more)
-        return self.cast(exp.Add(this=_or_zero(old), expression=_or_zero(more)))
-
-    def reached(self) -> Scalar:
-        """Whether a deleted value reaches a kept extreme, so that the next extreme must be found in the rows."""
-        compare = exp.LTE if self.kind == MIN else exp.GTE
-        return compare(this=column(LOST + self.id), expression=column(self.id))
+        return self.cast(exp.Add(this=_or_zero(column(self.id)), expression=_or_zero(column(ADDED + self.id))))
 
     def cast(self, value: Scalar) -> Scalar:
         return exp.cast(value, self.type, dialect="spark")
+
+
+class Rows(Part):
+    """The number of rows."""
+
+    kind = "rows"
+
+    def computed(self) -> Scalar:
+        return call("COUNT", exp.Star())
+
+    def added(self) -> list[tuple[str, Scalar]]:
+        return [(ADDED + self.id, _sum(column(COUNT)))]
+
+
+class Count(Part):
+    """The number of values that are not NULL."""
+
+    kind = "count"
+
+    def computed(self) -> Scalar:
+        return call("COUNT", self.value)
+
+    def added(self) -> list[tuple[str, Scalar]]:
+        return [(ADDED + self.id, _sum(_case(_is_null(self.value), bigint(0), column(COUNT))))]
+
+
+class Sum(Part):
+    """The sum of the values, 0 without any."""
+
+    kind = "sum"
+
+    def computed(self) -> Scalar:
+        return self.cast(_or_zero(_sum(self.cast(self.value))))
+
+    def added(self) -> list[tuple[str, Scalar]]:
+        times = exp.cast(column(COUNT), "DECIMAL(9, 0)", dialect="spark")
+        return [(ADDED + self.id, self.cast(_or_zero(_sum(product(self.value, times)))))]
+
+
+class Extreme(Part):
+    """The least or the greatest value."""
+
+    function: ClassVar[str]
+    """The aggregate that finds it."""
+    of_two: ClassVar[str]
+    """The function that chooses it of two values."""
+    at_or_beyond: ClassVar[type[exp.Binary]]
+    """Compares a value with it that may be it."""
+
+    def computed(self) -> Scalar:
+        return call(self.function, self.value)
+
+    def added(self) -> list[tuple[str, Scalar]]:
+        """The best inserted and the best deleted value."""
+        best = []
+        for prefix, sign in ((ADDED, exp.GT), (LOST, exp.LT)):
+            chosen = _case(sign(this=column(COUNT), expression=bigint(0)), self.value, exp.Null())
+            best.append((prefix + self.id, call(self.function, chosen)))
+        return best
+
+    def advanced(self) -> Scalar:
+        return call(self.of_two, column(self.id), column(ADDED + self.id))
+
+    def reached(self) -> Scalar:
+        """Whether a deleted value reaches it, so that the next one must be found in the rows."""
+        return self.at_or_beyond(this=column(LOST + self.id), expression=column(self.id))
+
+
+class Least(Extreme):
+    kind, function, of_two, at_or_beyond = "min", "MIN", "LEAST", exp.LTE
+
+
+class Greatest(Extreme):
+    kind, function, of_two, at_or_beyond = "max", "MAX", "GREATEST", exp.GTE
+
+
+PARTS: Mapping[str, type[Part]] = {part.kind: part for part in (Rows, Count, Sum, Least, Greatest)}
+"""The parts by their names in the registry of aggregates."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +170,9 @@ class Counted(GroupStrategy, Keeping):
         pairs = sharing.columns(old.child, node.child)
         if pairs is None or len(old.keys) != len(node.keys) or {pairs.get(k) for k in node.keys} != set(old.keys):
             return None
-        known = {(part.kind, part.argument, part.type): part.id for part in kept.parts}
+        known = {(type(part), part.argument, part.type): part.id for part in kept.parts}
         found = {
-            part: known.get((part.kind, part.argument and pairs.get(part.argument, ""), part.type))
+            part: known.get((type(part), part.argument and pairs.get(part.argument, ""), part.type))
             for part in self.parts
         }
         names = [*((k, pairs[k]) for k in node.keys), *((part.id, held) for part, held in found.items() if held)]
@@ -140,7 +194,7 @@ class Counted(GroupStrategy, Keeping):
 
     def reads_again(self, node: Aggregate) -> bool:
         """A deleted minimum or maximum makes it look for the next one."""
-        return any(part.kind in EXTREMES for part in self.parts)
+        return any(isinstance(part, Extreme) for part in self.parts)
 
     def restricted(self, node: Aggregate, keys: Keys) -> Plan:
         """γ(E) ⋉ K is looked up in the support table, see `Differentiator.reading`."""
@@ -148,7 +202,7 @@ class Counted(GroupStrategy, Keeping):
 
     def reads(self, node: Aggregate, labels: Labels) -> str:
         kept = f"kept parts of their groups ({labels.columns(node.keys)})" if node.keys else "kept parts of the total"
-        extremes = any(part.kind in EXTREMES for part in self.parts)
+        extremes = any(isinstance(part, Extreme) for part in self.parts)
         again = f"; {listed_tables(node)} only where a least or greatest value was deleted" if extremes else ""
         return f"the changed rows, and the {kept}{again}"
 
@@ -165,7 +219,7 @@ class Counted(GroupStrategy, Keeping):
         stored = self._stored(node)
         kept = stored.columns
         touched = change
-        if any(part.kind in EXTREMES for part in self.parts):
+        if any(isinstance(part, Extreme) for part in self.parts):
             # A value that Δ(E) both inserts and deletes was never there, and must not be the best inserted one.
             read = tuple(dict.fromkeys((*node.keys, *(part.argument for part in self.parts if part.argument))))
             change = Net(pick(change, (*read, COUNT)), d.bitwise(read))
@@ -184,7 +238,7 @@ class Counted(GroupStrategy, Keeping):
 
     def _new_parts(self, node: Aggregate, d: Differentiator, both: Plan) -> list[Plan]:
         """The parts of the touched groups now: advanced, or read again where an extreme was reached."""
-        reached = [part.reached() for part in self.parts if part.kind in EXTREMES]
+        reached = [part.reached() for part in self.parts if isinstance(part, Extreme)]
         if not reached:
             return [self._advanced(node, both)]
         unsafe: Scalar = reached[0]

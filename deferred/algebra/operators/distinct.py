@@ -52,6 +52,7 @@ class Distinct(Barrier, Unary):
 
     kept: KeptSet | None = None
 
+    called = "DISTINCT"
     row_by_row = False
     in_recursion = True
     one_row = False

@@ -30,6 +30,8 @@ class Filter(RowByRow, Unary):
 
     one_row = False
 
+    called = "WHERE"
+
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return (self.condition,)

@@ -35,6 +35,8 @@ class Generate(RowByRow, Barrier, Unary):
 
     one_row = False
 
+    called = "a generator"
+
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.child.columns, *self.ids)

@@ -34,9 +34,18 @@ def view_rows(columns: Sequence[str]) -> Temporary:
     return Temporary(VIEW, (*columns, COUNT))
 
 
+SHARED = "shared "
+"""With this begin the names of the temporary results that hold rows of shared auxiliary tables."""
+
+
 def shared_rows(support: str, columns: Sequence[str]) -> Temporary:
     """The rows of a shared auxiliary table at s_i: a signed bag, not netted."""
-    return Temporary(f"shared {support}", (*columns, COUNT))
+    return Temporary(f"{SHARED}{support}", (*columns, COUNT))
+
+
+def is_shared(rows: Temporary) -> bool:
+    """Whether a temporary result is what `shared_rows` gives."""
+    return rows.name.startswith(SHARED)
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,8 @@ class Seen(AtHand):
 
     seen: HeldRows
     bitwise: Mapping[str, str]
+
+    called = "rows that the view shows"
 
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E), netted: what is at hand changes with the view, or by itself."""

@@ -26,6 +26,7 @@ from deferred.algebra.scalar import (
     equated,
     equated_columns,
     is_column,
+    looked_up_in,
     product,
 )
 from deferred.algebra.strategy import LINEAR, Stateful, Strategy, SupportTables
@@ -48,9 +49,9 @@ class Join(Nary):
 
     condition: Scalar | None = None
 
+    called = "a join"
     row_by_row = False
     in_recursion = True
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -63,6 +64,10 @@ class Join(Nary):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return None
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return looked_up_in(self.condition)
 
     @property
     def one_row(self) -> bool:

@@ -76,6 +76,8 @@ class Kept(AtHand):
     kept: KeptValues
     bitwise: Mapping[str, str] = field(default_factory=dict)
 
+    called = "kept rows"
+
     def delta(self, d: Differentiator) -> Plan | None:
         """Δ(E), netted. The kept counts are updated by it, and rows whose count becomes zero are removed."""
         change = d.delta(self.child)

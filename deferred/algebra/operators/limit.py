@@ -152,6 +152,7 @@ class Limit(Barrier, Unary):
     offset: int = 0
     kept: KeptRows | None = None
 
+    called = "LIMIT"
     row_by_row = False
     in_recursion = False
     one_row = False

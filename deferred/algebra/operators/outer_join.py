@@ -20,7 +20,17 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
-from deferred.algebra.scalar import Scalar, all_true, column, columns_of, conjuncts, equated, equated_columns, product
+from deferred.algebra.scalar import (
+    Scalar,
+    all_true,
+    column,
+    columns_of,
+    conjuncts,
+    equated,
+    equated_columns,
+    looked_up_in,
+    product,
+)
 from deferred.algebra.strategy import TOUCHED_KEYS, TOUCHED_ROWS, Strategy, SupportTables
 from deferred.errors import UnsupportedSQLError
 
@@ -46,10 +56,10 @@ class OuterJoin(Binary):
     kind: str
     condition: Scalar
 
+    called = "an outer, semi or anti join"
     row_by_row = False
     in_recursion = True  # the left side of a semi or anti join, and the right side of a semi join
     one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,6 +72,10 @@ class OuterJoin(Binary):
     @property
     def unique_key(self) -> tuple[str, ...] | None:
         return None
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return looked_up_in(self.condition)
 
     def origin(self, name: str) -> Origin | None:
         """Of a full join the columns of either side may be NULL where its rows have no NULL."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from sqlglot import exp
 
@@ -27,6 +27,8 @@ class Project(RowByRow, Unary):
     """Π: one expression per output column; keeps duplicates."""
 
     outputs: tuple[tuple[str, Scalar], ...]
+
+    called = "SELECT"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -118,6 +120,18 @@ class Project(RowByRow, Unary):
 def needed_outputs(outputs: tuple[tuple[str, Scalar], ...], needed: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
     """The outputs that are needed, or the first one if none is."""
     return tuple(o for o in outputs if o[0] in needed) or outputs[:1]
+
+
+def only_renames(plan: Plan) -> TypeGuard[Project]:
+    """Whether a node is Π that passes columns on, perhaps under other names."""
+    return isinstance(plan, Project) and all(is_column(e) for _, e in plan.outputs)
+
+
+def below_renaming(plan: Plan) -> Plan:
+    """What a plan is below all Π that only pass columns on."""
+    while only_renames(plan):
+        plan = plan.child
+    return plan
 
 
 def pick(plan: Plan, names: Sequence[str]) -> Plan:

@@ -41,6 +41,7 @@ class Reference(QueryLeaf):
     ids: tuple[str, ...]
     names: tuple[str, ...]
 
+    called = "a recursion itself"
     row_by_row = False
 
     @property
@@ -121,6 +122,7 @@ class Recursion(Barrier):
     rounds: int = ROUNDS
     kept: Fixpoint | None = None
 
+    called = "a recursion"
     row_by_row = False
     in_recursion = False
     one_row = False

@@ -49,10 +49,10 @@ class Referring(Barrier):
     child: Plan
     referred: tuple[Referred, ...]
 
+    called = "a semi join along references"
     row_by_row = False
     in_recursion = True
     one_row = False
-    looked_up_by = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,6 +70,10 @@ class Referring(Barrier):
     @property
     def expressions(self) -> tuple[Scalar, ...]:
         return tuple(each.condition for each in self.referred)
+
+    @property
+    def looked_up_by(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(c for each in self.referred for pair in each.on for c in pair))
 
     @property
     def unique_key(self) -> tuple[str, ...] | None:

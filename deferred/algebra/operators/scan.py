@@ -30,6 +30,7 @@ class Scan(QueryLeaf):
     names: tuple[str, ...]
     ids: tuple[str, ...]
 
+    called = "a table"
     row_by_row = True
 
     @property

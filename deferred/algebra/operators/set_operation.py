@@ -53,6 +53,7 @@ class SetOperation(Barrier, Binary):
     every: bool  # ALL
     ids: tuple[str, ...]
 
+    called = "EXCEPT or INTERSECT"
     row_by_row = False
     in_recursion = False
     one_row = False

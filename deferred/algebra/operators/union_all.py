@@ -32,6 +32,8 @@ class UnionAll(RowByRow, Barrier, Nary):
 
     one_row = False
 
+    called = "UNION ALL"
+
     @property
     def columns(self) -> tuple[str, ...]:
         return self.ids

@@ -30,6 +30,7 @@ class Values(QueryLeaf):
     ids: tuple[str, ...]
     rows: tuple[tuple[Scalar, ...], ...]
 
+    called = "VALUES"
     row_by_row = True
 
     @property

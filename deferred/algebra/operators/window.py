@@ -46,6 +46,7 @@ class Window(Barrier, Unary):
     partition: tuple[str, ...]
     functions: tuple[tuple[str, exp.Window], ...]
 
+    called = "a window"
     row_by_row = False
     in_recursion = False
     one_row = False

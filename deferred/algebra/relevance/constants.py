@@ -15,11 +15,12 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from deferred.algebra.types import BITS
+
 NUMBER, DOUBLE, STRING, BOOLEAN, DATE = "number", "double", "string", "boolean", "date"
 TIMESTAMP, LOCAL = "timestamp", "timestamp_ntz"
 
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EPOCH = datetime(1970, 1, 1)
 _YEARS = range(1900, 9999)
 """Years in which every calendar and every writer agree on what a date means."""
@@ -51,8 +52,8 @@ def kind_of(type_: str) -> Kind | None:
     (2, 32, None)
     """
     name = type_.strip().lower()
-    if name in _BITS:
-        return Kind(NUMBER, _DIGITS[name], whole=True, bits=_BITS[name])
+    if name in BITS:
+        return Kind(NUMBER, _DIGITS[name], whole=True, bits=BITS[name])
     if found := re.fullmatch(r"decimal\((\d+), ?(\d+)\)", name):
         precision, scale = map(int, found.groups())
         return Kind(NUMBER, precision - scale, scale)

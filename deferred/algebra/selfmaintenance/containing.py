@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from deferred.algebra.operators import Filter, Kept, Project, Scan
 from deferred.algebra.operators.in_view import InShared, Seen
@@ -64,15 +63,6 @@ class Shared:
 
     folder: str
     portion: Portion
-
-    def to_json(self) -> dict[str, Any]:
-        held = self.portion
-        return {
-            "folder": self.folder,
-            "table": held.table,
-            "names": list(held.names),
-            "conditions": list(held.conditions),
-        }
 
 
 def portions(plan: Plan) -> dict[str, Portion]:

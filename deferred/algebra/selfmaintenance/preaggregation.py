@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deferred.algebra.operators import Aggregate, Counted, Join, Part, Project
-from deferred.algebra.operators.counted import COUNTED, EXTREMES, ROWS, SUM
+from deferred.algebra.operators import Aggregate, Counted, Join, Project
+from deferred.algebra.operators.counted import Extreme, Sum
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Scalar, column, columns_of, substitute
 from deferred.algebra.types import equality_is_coarser, has_no_order
@@ -40,7 +40,7 @@ class PreAggregation:
         """An aggregate of sums and counts over a join; None for anything else."""
         if not isinstance(node, Aggregate) or not isinstance(node.strategy, Counted):
             return None
-        if any(part.kind in EXTREMES for part in node.strategy.parts):
+        if any(isinstance(part, Extreme) for part in node.strategy.parts):
             return None
         below = node.child
         outputs: Mapping[str, Scalar] = {c: column(c) for c in below.columns}
@@ -66,9 +66,7 @@ class PreAggregation:
         inputs = (*self.join.inputs[:i], inner, *self.join.inputs[i + 1 :])
         keys = tuple((key, self.computed[key]) for key in self.aggregate.keys)
         child = Project(replace(self.join, inputs=inputs), (*keys, *((t, column(t)) for t in totals)))
-        parts = tuple(
-            Part(part.id, SUM, part.type, total) for part, total in zip(self.counted.parts, totals, strict=True)
-        )
+        parts = tuple(Sum(part.id, part.type, total) for part, total in zip(self.counted.parts, totals, strict=True))
         values = {part.id: part.computed() for part in parts}
         outputs = tuple((name, substitute(final, values)) for name, final in self.counted.finals)
         return Aggregate(child, self.aggregate.keys, outputs, replace(self.counted, parts=parts))
@@ -88,7 +86,7 @@ class PreAggregation:
         parts = tuple(replace(part, id=fresh()) for part in self.counted.parts)
         totals = [fresh() for _ in parts]
         for part, total in zip(parts, totals, strict=True):
-            types[part.id] = types[total] = "bigint" if part.kind in (ROWS, COUNTED) else part.type
+            types[part.id] = types[total] = part.type
         finals = tuple((total, column(part.id)) for part, total in zip(parts, totals, strict=True))
         outputs = tuple((total, part.computed()) for part, total in zip(parts, totals, strict=True))
         return Aggregate(child, group, outputs, AggregatedFirst(names(), parts, finals)), totals

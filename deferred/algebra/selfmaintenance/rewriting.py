@@ -28,7 +28,7 @@ from deferred.algebra.operators.scan import scans_of, tables_of
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.program import Program
 from deferred.algebra.prune import needed_columns, parents_first, prune
-from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, equated_columns, is_column
+from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
@@ -127,7 +127,7 @@ class _Rewriting:
         self.types = self.tables.column_types
         self.read = _read_states(self.root)
         self.shown = Shown.by(self.root, self.types)
-        self.looked_up = _looked_up(self.root)
+        self.looked_up = {c for node in self.root.walk() for c in node.looked_up_by}
 
     def plan(self) -> Plan:
         return self.visit(self.root)
@@ -190,7 +190,7 @@ class _Rewriting:
         return self.tables.auxiliary(plan, self.order(plan, key))
 
     def order(self, plan: Plan, first: Iterable[str] = ()) -> tuple[str, ...]:
-        """The columns of a plan by which a rule looks its rows up: those that the query equates or groups by."""
+        """The columns of a plan by which a rule looks its rows up, those first that others refer to."""
         return tuple(dict.fromkeys([*first, *(c for c in plan.columns if c in self.looked_up)]))
 
     # ---- the join graph
@@ -234,16 +234,6 @@ def _plain_equality(part: Scalar) -> tuple[str, str] | None:
     if isinstance(part, exp.EQ) and is_column(part.this) and is_column(part.expression):
         return part.this.name, part.expression.name
     return None
-
-
-def _looked_up(plan: Plan) -> set[str]:
-    """The columns by which rules look rows up, somewhere in a plan."""
-    found: set[str] = set()
-    for node in plan.walk():
-        found |= set(node.looked_up_by)
-        for expression in node.expressions:
-            found |= {name for part in conjuncts(expression) for name in equated_columns(part) or ()}
-    return found
 
 
 def _read_states(plan: Plan) -> dict[Plan, bool]:

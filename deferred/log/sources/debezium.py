@@ -158,9 +158,9 @@ class Debezium(ChangeFeed):
         engine = self.context.engine
         told = _Staged(self.record.name, self._positions, (*self._key_columns, (POSITION, "string"), (GONE, "boolean")))
         keys = [(*key, statement.position, statement.row is None) for key, statement in said.by_key.items()]
-        staged(engine, frame(engine, keys, told), told, f"{folder}/positions")
+        staged(frame(engine, keys, told), told, f"{folder}/positions")
         rows = [statement.row for statement in said.by_key.values() if statement.row is not None]
-        staged(engine, frame(engine, rows, self.record), self.record, f"{folder}/rows")
+        staged(frame(engine, rows, self.record), self.record, f"{folder}/rows")
 
     def _newer(self, temporaries: Temporaries, folder: str, truncated: str | None) -> exp.Table:
         """The staged statements with a greater position than what is known of their keys, and of all of them."""

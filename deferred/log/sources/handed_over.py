@@ -103,7 +103,7 @@ class HandedOver(Source):
         folder = f"log-{uuid.uuid4().hex}"
         for label, rows, times in (("deletions", deletions, -1), ("insertions", insertions, 1)):
             path = self.context.folder("transactions", folder, label)
-            staged(engine, frame(engine, [] if rows is None else rows, self.record), self.record, path)
+            staged(frame(engine, [] if rows is None else rows, self.record), self.record, path)
             parts.append(signed(parquet_files(path), names, times))
         outputs = [exp.Star(), alias(bigint(batch), BATCH)]
         rows_ = exp.Insert(this=self._log_table, expression=select(outputs, net(union_all(parts), columns)))

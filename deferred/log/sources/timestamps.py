@@ -142,7 +142,7 @@ class Timestamps(ChangeFeed):
             query = query.where(exp.or_(bound, exp.Is(this=time.copy(), expression=exp.Null())))
         engine = self.context.engine
         try:
-            staged(engine, engine.sql(query), self.record, path)
+            staged(engine.sql(query), self.record, path)
         except DeferredError as error:
             raise type(error)(f"{self.record.log_location}, of which {self.record.name} is a copy: {error}") from error
         return parquet_files(path)
