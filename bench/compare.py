@@ -1,49 +1,54 @@
-"""The newest results beside those before: which side of which case became faster or slower."""
+"""The newest measurement of each thing beside the one before: which side of which case became faster or slower."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.goals import Evidence, by_age
 from bench.results import Results, load, load_all
 from bench.statistics import Spread, number, spread
 
 
 def main(files: Sequence[str], scale: float | None) -> int:
-    """Print the comparison; 1 when there are not two results to compare."""
-    given = [load(Path(file)) for file in files]
-    pairs = [(given[0], given[1])] if len(given) == 2 else latest_pairs(load_all(), scale)
-    if not pairs:
-        print("There are no two results of one scale to compare: run `make bench` at two commits first.")
+    """Print the comparison; 1 when nothing was measured twice."""
+    results = [load(Path(file)) for file in files] if files else load_all()
+    told = list(lines(pairs(results, scale)))
+    if not told:
+        print("Nothing was measured at two commits: run `make bench` at another one first.")
         return 1
-    for old, new in pairs:
-        print(f"\nscale {new.scale:g}: {old.commit} → {new.commit}")
-        for line in lines(old, new):
-            print(line)
+    print("\n".join(told))
     return 0
 
 
-def latest_pairs(results: Sequence[Results], scale: float | None) -> list[tuple[Results, Results]]:
-    """For each scale, or the one that is asked for, the last results but one, and the last."""
-    pairs = []
-    for each in sorted({r.scale for r in results}):
-        same = [r for r in results if r.scale == each]
-        if len(same) > 1 and scale in (None, each):
-            pairs.append((same[-2], same[-1]))
-    return pairs
+def pairs(results: Sequence[Results], scale: float | None = None) -> list[tuple[Evidence, Evidence]]:
+    """For each thing that was measured in several results: the last measurement but one, and the last."""
+    histories: dict[object, list[Evidence]] = {}
+    for evidence in by_age(results):
+        if scale in (None, evidence.measurement.scale):
+            histories.setdefault(evidence.measurement.key, []).append(evidence)
+    return [(history[-2], history[-1]) for history in histories.values() if len(history) > 1]
 
 
-def lines(old: Results, new: Results) -> Iterator[str]:
-    """One line for each side that both have measured."""
-    before = {m.key: m for m in old.measurements}
-    for measurement in new.measurements:
-        earlier = before.get(measurement.key)
-        for side in measurement.sides if earlier is not None else ():
-            a, b = spread(earlier.seconds(side)) if earlier else None, spread(measurement.seconds(side))
+def lines(compared: Sequence[tuple[Evidence, Evidence]]) -> Iterator[str]:
+    """One line for each side that both have measured, below the commits that they are from."""
+    commits = None
+    for old, new in sorted(compared, key=_commits):
+        for side in new.measurement.sides:
+            a, b = spread(old.measurement.seconds(side)), spread(new.measurement.seconds(side))
             if a is not None and b is not None and a.median > 0:
-                what = " ".join(measurement.key[:4])
+                if _commits((old, new)) != commits:
+                    commits = _commits((old, new))
+                    yield f"{commits[0]} → {commits[1]}"
+                *names, measured_at = new.measurement.key
+                what = " ".join([*names, *([f"scale {measured_at:g}"] if measured_at else [])])
                 times = number(b.median / a.median)
-                yield f"  {what:52} {side:18} {a!s:>22} → {b!s:22} {times:>6}×  {verdict(a, b)}"
+                yield f"  {what:60} {side:18} {a!s:>22} → {b!s:22} {times:>6}×  {verdict(a, b)}"
+
+
+def _commits(compared: tuple[Evidence, Evidence]) -> tuple[str, str]:
+    old, new = compared
+    return old.results.commit, new.results.commit
 
 
 def verdict(old: Spread, new: Spread) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bench.baselines import REFRESH, against, sides
 from bench.cases import CASES
-from bench.goals import GOALS, REFRESH, Evidence, Finding, Goal, newest
+from bench.goals import GOALS, Evidence, Finding, Goal, newest
 from bench.results import ROOT, Measurement, Results, load_all
 from bench.statistics import number, ratio, spread
 
@@ -24,9 +25,13 @@ tables, in turn, every second repetition in the opposite order, after one repeti
 CREATE OR REPLACE TABLE … AS the view's query, by Spark itself. *By hand* is the change of the view as an engineer would
 write it over the change feed, appended to a table; *better* with the range of the changed keys as literals. *Bare* is
 the plain MERGE or INSERT of the same rows into a copy of the view's table. The view is compared with the recomputation
-as a bag. Ratios are taken repetition by repetition. A value is the median; in parentheses are the smallest and the
+as a bag. Ratios are taken repetition by repetition, and of medians where one side is too slow for as many repetitions
+as the other; what is compared was measured in one run. A value is the median; in parentheses are the smallest and the
 largest. *Driver* is the time in which no task ran; bytes read are the sizes of the files that scans chose, of which
 they may read only some columns.
+
+OpenIVM's extension of DuckDB is not among the sides: PyPI and npm do not have it, and its authors give a build from
+source as the only way to get it.
 """
 
 
@@ -140,7 +145,7 @@ def _views(evidence: Sequence[Evidence]) -> str:
     for scale in sorted({e.measurement.scale for e in chosen}):
         here = sorted(
             (e.measurement for e in chosen if e.measurement.scale == scale),
-            key=lambda m: (order.get(m.name, 99), m.change, m.size),
+            key=lambda m: (order.get(m.name.split()[0], 99), m.name, m.change, m.size),
         )
         maintained = [m for m in here if m.change != "create"]
         created = [m for m in here if m.change == "create"]
@@ -210,7 +215,8 @@ def _created(found: Sequence[Measurement]) -> str:
 
 def _others(evidence: Sequence[Evidence]) -> str:
     """The other suites, one line for each side."""
-    head = ["case", "change", "size", "scale", "side", "seconds", "jobs", "commits", "driver, s", "n", "answer"]
+    head = ["case", "change", "size", "scale", "side", "seconds", "ratio", "jobs", "commits", "driver, s", "n"]
+    head += ["answer", "note"]
     parts = []
     for suite in dict.fromkeys(e.measurement.suite for e in evidence if e.measurement.suite != "views"):
         rows = [
@@ -221,14 +227,16 @@ def _others(evidence: Sequence[Evidence]) -> str:
                 f"{m.scale:g}" if m.scale else "",
                 side,
                 _seconds(m, side),
+                ", ".join(f"{value}× of {baseline}" for baseline, value in against(m, side)),
                 _median(m, side, "jobs"),
                 _median(m, side, "commits"),
                 _driver(m, side),
-                str(len(samples)),
+                str(len(m.seconds(side))),
                 _answer(m),
+                m.note or "",
             ]
             for m in (e.measurement for e in evidence if e.measurement.suite == suite)
-            for side, samples in m.sides.items()
+            for side in sides(m)
         ]
         parts += [f"## {suite.capitalize()}\n", table(head, rows)]
     return "\n".join(parts)

@@ -33,6 +33,8 @@ class Measurement:
     correct: bool | None = None
     """Whether every answer was the recomputation's; None where there is no answer to compare."""
     note: str | None = None
+    run: str = ""
+    """When the run began that measured it. Only what one run has measured can be compared."""
 
     @property
     def key(self) -> tuple[str, str, str, str, float]:
@@ -71,6 +73,7 @@ class Results:
 
     def add(self, measurement: Measurement) -> None:
         """Add a measurement in the place of an earlier one of the same thing, and save."""
+        measurement.run = self.started
         self.measurements = [m for m in self.measurements if m.key != measurement.key] + [measurement]
         self.save()
 
@@ -89,7 +92,7 @@ class Results:
 
 def load(path: Path) -> Results:
     document = json.loads(path.read_text(encoding="utf-8"))
-    measurements = [Measurement(**m) for m in document.pop("measurements")]
+    measurements = [Measurement(**{"run": document["started"], **m}) for m in document.pop("measurements")]
     return Results(**document, measurements=measurements)
 
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench.baselines import against, sides
 from bench.cases import CASES
 from bench.changes import CHANGES, CREATE
 from bench.results import Measurement
-from bench.statistics import number, ratio, spread
-
-BASELINES = {
-    "propagate": "recompute",
-    "propagate+partial_refresh": "recompute",
-    "partial_refresh": "bare",
-    "create": "create table",
-}
-"""What each of our operations is compared with."""
+from bench.statistics import number, spread
 
 
 def measurement(found: Measurement) -> None:
@@ -23,19 +16,11 @@ def measurement(found: Measurement) -> None:
     told = {True: "right", False: "WRONG", None: ""}[found.correct]
     note = f" ({found.note})" if found.note else ""
     print(f"\n{found.suite}: {found.name}, {found.change}, {found.size}, scale {found.scale:g}  {told}{note}")
-    sides = list(found.sides)
-    if "propagate" in sides and "partial_refresh" in sides:
-        sides.append("propagate+partial_refresh")
-    for side in sides:
+    for side in sides(found):
         seconds = spread(found.seconds(side))
         if seconds is not None:
-            print(f"  {side:26} {seconds!s:>24} s {_against(found, side):26}{_metrics(found, side)}", flush=True)
-
-
-def _against(found: Measurement, side: str) -> str:
-    baseline = BASELINES.get(side)
-    compared = ratio(found.seconds(side), found.seconds(baseline)) if baseline else None
-    return f"{compared}× of {baseline}" if compared else ""
+            ratios = ", ".join(f"{value}× of {baseline}" for baseline, value in against(found, side))
+            print(f"  {side:26} {seconds!s:>24} s {ratios:26}{_metrics(found, side)}", flush=True)
 
 
 def _metrics(found: Measurement, side: str) -> str:

@@ -17,7 +17,7 @@ class Spread:
     count: int
 
     def __str__(self) -> str:
-        if self.count < 2:
+        if self.count < 2 and self.low == self.high:
             return number(self.median)
         return f"{number(self.median)} ({number(self.low)}–{number(self.high)})"
 
@@ -36,9 +36,15 @@ def spread(values: Sequence[float]) -> Spread | None:
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Spread | None:
     """How many times the one is of the other, repetition by repetition: what slows the machine slows both.
 
+    Where there are not equally many repetitions of both, none belong together: it is the quotient.
+
     >>> ratio([2.0, 6.0, 4.0], [1.0, 2.0, 4.0])
     Spread(median=2.0, low=1.0, high=3.0, count=3)
+    >>> ratio([10.0], [1.0, 2.0, 5.0])
+    Spread(median=5.0, low=2.0, high=10.0, count=1)
     """
+    if len(numerators) != len(denominators):
+        return quotient(numerators, denominators)
     return spread([n / d for n, d in zip(numerators, denominators) if d > 0])
 
 

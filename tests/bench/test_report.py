@@ -32,7 +32,7 @@ def refreshed(name: str, recompute: float, propagate: float, apply: float, **mor
 
 def test_a_goal_shows_the_worst_of_what_was_measured() -> None:
     page = report.page([made(refreshed("select", 10, 1, 1), refreshed("join2", 10, 15, 5))])
-    (line,) = [line for line in page.splitlines() if "never slower" in line]
+    (line,) = [line for line in page.splitlines() if "refresh of any case" in line]
     assert "1.91 (1.82–2.00) ×, n = 2" in line
     assert "1 of 2" in line
     assert "join2, update_together, 0.1%, scale 1: propagate compute 38 %, driver 1 %, 12 jobs" in line
@@ -114,9 +114,53 @@ def test_the_newest_measurement_of_a_thing_counts() -> None:
 def test_what_became_slower_is_told() -> None:
     old = made(refreshed("select", 10, 1, 1), commit="old")
     new = made(refreshed("select", 10, 2, 1), commit="new", started="2026-02-01T00:00:00")
-    assert compare.latest_pairs([old, new], None) == [(old, new)]
-    told = {line.split()[4]: line.split()[-1] for line in compare.lines(old, new)}
+    commits, *lines = compare.lines(compare.pairs([new, old]))
+    assert commits == "old → new"
+    told = {line.split()[6]: line.split()[-1] for line in lines}
     assert told == {"recompute": "1.00×", "propagate": "SLOWER", "partial_refresh": "1.00×"}
+
+
+def test_each_thing_is_compared_with_its_own_measurement_before() -> None:
+    first = made(refreshed("select", 10, 1, 1), refreshed("join2", 10, 1, 1), commit="first")
+    second = made(refreshed("select", 10, 1, 1), commit="second", started="2026-02-01T00:00:00")
+    third = made(
+        refreshed("join2", 10, 1, 1), refreshed("union", 1, 1, 1), commit="third", started="2026-03-01T00:00:00"
+    )
+    compared = compare.pairs([third, first, second])
+    assert {(a.measurement.name, a.results.commit, b.results.commit) for a, b in compared} == {
+        ("select", "first", "second"),
+        ("join2", "first", "third"),
+    }
+    assert compare.pairs([third, first, second], scale=0.1) == []
+
+
+def test_a_run_is_compared_with_itself_alone() -> None:
+    found = [
+        smallest("smallest", "select", propagate=side(1), partial_refresh=side(1)),
+        smallest("connect", "select", propagate=side(2), partial_refresh=side(1)),
+    ]
+    (goal,) = [goal for goal in goals.GOALS if "through Connect" in goal.what]
+    assert len(list(goal.find(goals.newest([made(*found)])))) == 1
+    found[0].run = "2026-02-01T00:00:00"
+    assert list(goal.find(goals.newest([made(*found)]))) == []
+    apart = made(found[0]), made(found[1], commit="other")
+    assert list(goal.find(goals.newest(apart))) == []
+
+
+def test_a_single_recomputation_stands_beside_every_repetition() -> None:
+    sides = {"recompute": side(40), "propagate": side(1, 2, 3), "partial_refresh": side(1, 2, 3)}
+    found = Measurement("recursion", "ancestors", "delete", "100rows", 1.0, sides, correct=True)
+    page = report.page([made(found)])
+    (line,) = [line for line in page.splitlines() if "recursive views at full size" in line]
+    assert "10.0 (6.67–20.0) × faster, n = 1 | yes" in line
+
+
+def test_other_suites_show_their_ratios_and_notes() -> None:
+    sides = {"self": side(1, 1), "propagate": side(2, 4), "recompute": side(4, 4)}
+    page = report.page([made(Measurement("less", "star", "insert", "1%", 1.0, sides, True, note="a note"))])
+    (line,) = [line for line in page.splitlines() if line.startswith("| star | insert | 1% | 1 | self |")]
+    assert "0.375 (0.250–0.500)× of propagate, 0.250 (0.250–0.250)× of recompute" in line
+    assert line.endswith("| right | a note |")
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
