@@ -69,7 +69,7 @@ bench: ## what views cost: make bench SCALE=1 CASES=three CHANGES=update_togethe
 	@tools/setup.sh test
 	.venv/bin/python -m bench run --scale $(SCALE) --suites $(SUITES) --repetitions $(REPETITIONS) --check $(CHECK) $(BENCH)
 
-bench-compare: ## the newest results of the bench beside those before
+bench-compare: ## the newest measurement of each thing beside the one before
 	.venv/bin/python -m bench compare $(if $(filter command line,$(origin SCALE)),--scale $(SCALE))
 
 errors: ## docs/ERRORS.md, from the classes of errors and examples that are run

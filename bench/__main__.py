@@ -14,17 +14,18 @@ from bench import cases, changes, results, show
 from bench.measure import Bench, session
 from bench.options import Options
 from bench.results import Measurement, Results
+from deferred.options import MAINTAIN
 
 SUITES = {
     "views": "the views of bench/cases.py through the changes of bench/changes.py",
     "smallest": "tables of 1,000 rows, one row changed",
     "writes": "writes to tracked tables, with and without views",
     "nothing": "commands with nothing to do, from the shell",
-    "many": "20 views over the same tables, one by one and together",
-    "recursion": "recursive views over a tree and a graph, 100 edges changed, and their recomputation",
+    "many": "5, 10 and 20 views over the same tables, one by one and together",
+    "recursion": "recursive views over a tree and graphs, 1 to 1,000 edges changed, and their recomputation",
     "less": "a deletion that the view answers itself, and a star join that needs no base table",
     "altering": "views over TPC-H whose definition changes, and their recomputation",
-    "trees": "tree joins with good-counters, without them and recomputed: 95 % of the rows dangle, and none",
+    "trees": "tree joins over TPC-H with good-counters, without and recomputed: 95 % of the lines dangle, and none",
     "growth": "a fixed change of larger tables, and of a table with a long log",
     "cluster": "the smallest work on a standalone cluster of two workers",
     "connect": "the smallest work through Spark Connect",
@@ -41,9 +42,9 @@ def main() -> int:
     report_ = commands.add_parser("report", help="write docs/PERFORMANCE.md and its plots from the results")
     report_.add_argument("--no-plots", action="store_true", help="only the text")
     report_.add_argument("files", nargs="*", help="files of results; all by default")
-    compare_ = commands.add_parser("compare", help="the newest results beside those before")
+    compare_ = commands.add_parser("compare", help="the newest measurements beside those before")
     compare_.add_argument("--scale", type=float, default=None)
-    compare_.add_argument("files", nargs="*", help="two files of results, the older first")
+    compare_.add_argument("files", nargs="*", help="files of results; all by default")
     commands.add_parser("list", help="the suites, cases and changes")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and folders are cleared away
@@ -71,6 +72,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm-up", type=int, default=1, help="repetitions before those that count")
     parser.add_argument("--check", choices=("each", "last"), default="each", help="when answers are compared")
     parser.add_argument("--policy", default="auto", help="the views' refresh_policy")
+    parser.add_argument("--maintain", choices=MAINTAIN, default="auto", help="how views are maintained (suite views)")
     parser.add_argument("--no-bare", action="store_true", help="without the bare statement beside partial_refresh")
     parser.add_argument("--views", type=int, default=None, help="the number of views, where a suite is about it")
     parser.add_argument("--master", default=None, help="a cluster's master instead of a local Spark")
@@ -89,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         warm_up=arguments.warm_up,
         check=arguments.check,
         policy=arguments.policy,
+        maintain=arguments.maintain,
         bare=not arguments.no_bare,
         views=arguments.views,
         master=arguments.master,

@@ -23,6 +23,8 @@ class Options:
     """When answers are compared with the recomputation: after each repetition, or after the last."""
     policy: str = "auto"
     """The refresh_policy of the views."""
+    maintain: str = "auto"
+    """How the cases of the suite `views` are maintained: auto, self or tree."""
     bare: bool = True
     """Whether the bare statement is measured beside partial_refresh."""
     views: int | None = None

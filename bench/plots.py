@@ -48,7 +48,8 @@ def draw(evidence: Sequence[Evidence], folder: Path) -> list[Path]:
 
 
 def _panels(figure: Any, groups: dict[Any, list[Measurement]]) -> list[tuple[Any, Any, list[Measurement]]]:
-    chosen = list(groups.items())[:MOST]
+    """A panel for each group, those with the most points first."""
+    chosen = sorted(groups.items(), key=lambda group: -len(group[1]))[:MOST]
     columns = min(3, len(chosen))
     rows = -(-len(chosen) // columns) if columns else 0
     return [(figure.add_subplot(rows, columns, n + 1), key, found) for n, (key, found) in enumerate(chosen)]
@@ -74,7 +75,7 @@ def _rows(m: Measurement) -> int:
 def _by_change_size(measurements: Sequence[Measurement], figure: Any) -> bool:
     groups: dict[Any, list[Measurement]] = {}
     for m in measurements:
-        if m.suite == "views" and m.change != "create":
+        if m.suite in ("views", "recursion") and m.change != "create":
             groups.setdefault((m.name, m.change, m.scale), []).append(m)
     groups = {key: found for key, found in groups.items() if len(found) > 1}
     for axes, (name, change, scale), found in _panels(figure, groups):
@@ -104,9 +105,9 @@ def _by_table_size(measurements: Sequence[Measurement], figure: Any) -> bool:
 def _by_views(measurements: Sequence[Measurement], figure: Any) -> bool:
     """Refreshing many views over the same tables, one by one and together."""
     found = [m for m in measurements if m.suite == "many"]
-    if not found:
+    scale = max((m.scale for m in found), default=0.0)
+    if len({m.name for m in found if m.scale == scale}) < 2:
         return False
-    scale = max(m.scale for m in found)
     axes = figure.add_subplot(1, 1, 1)
     for side in ("one by one", "together"):
         here = [m for m in found if m.scale == scale and m.sides.get(side)]
@@ -139,9 +140,12 @@ def _by_phase(measurements: Sequence[Measurement], figure: Any) -> bool:
         for sample in m.sides.get(side, [])
         for phase in sample.get("phases") or {}
     )
-    for side, phase in phases:
+    import matplotlib
+
+    colours = matplotlib.colormaps["tab20"].colors
+    for number, (side, phase) in enumerate(phases):
         widths = [_phase(m, side, phase) for m in chosen]
-        axes.barh(labels, widths, left=left, label=f"{side}: {phase}")
+        axes.barh(labels, widths, left=left, label=f"{side}: {phase}", color=colours[number % len(colours)])
         left = [a + b for a, b in zip(left, widths)]
     axes.set_xlabel(f"seconds, scale {scale:g}")
     axes.tick_params(axis="y", labelsize=7)

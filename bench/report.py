@@ -18,7 +18,8 @@ INTRODUCTION = """# Performance
 
 This page is made by `python -m bench report` from bench/results; every number is measured, none is expected.
 `make bench` measures (`SCALE`, `CASES`, `CHANGES`, `FRACTIONS`, `SUITES`, `REPETITIONS`), `make bench-compare` shows
-the newest results beside those before, `python -m bench list` shows what there is.
+the newest measurement of each thing beside the one before, `python -m bench list` shows what there is. Shown is the
+newest measurement of each thing.
 
 How it is measured: TPC-H by tpchgen-cli as Delta tables, one warm Spark session, all sides at the same state of the
 tables, in turn, every second repetition in the opposite order, after one repetition that is not counted. *Recompute* is

@@ -7,6 +7,7 @@ would run. All sides work at the same state of the tables, in turn; every second
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from bench.commits import newest
 from bench.measure import Bench, difference
 from bench.options import Options
 from bench.results import Measurement
+from deferred.errors import UnsupportedSQLError
 
 LITTLE = 0.1
 """Repetitions may change this part of the tables in all; more, and each of them begins at the same state."""
@@ -33,7 +35,12 @@ def run(bench: Bench, options: Options) -> Iterator[Measurement]:
     for case in options.cases:
         with bench.scratch(case.name) as folder:
             tables.linked(source, folder / "tables")
-            yield from Trial(bench, options, case, folder).run()
+            try:
+                yield from Trial(bench, options, case, folder).run()
+            except UnsupportedSQLError as error:
+                if options.maintain == "auto":
+                    raise
+                print(f"\nviews: {case.name} is left out: {error}", file=sys.stderr)
 
 
 @dataclass
@@ -87,13 +94,18 @@ class Trial:
                 ],
             )
             different += self._differs(str(target), number, measured)
-            for name, _ in reversed(self.case.views):
-                self.wh.drop_view(name)
+            self._drop_all()
         return self._finished(measurement, different)
 
     def _create_all(self) -> None:
-        for name, sql in self.case.views:
-            self.wh.create_view(name, sql, refresh_policy=self.options.policy)
+        *below, (name, sql) = self.case.views
+        for other, query in below:
+            self.wh.create_view(other, query, refresh_policy=self.options.policy)
+        self.wh.create_view(name, sql, refresh_policy=self.options.policy, maintain=self.options.maintain)
+
+    def _drop_all(self) -> None:
+        for name, _ in reversed(self.case.views):
+            self.wh.drop_view(name)
 
     # ---- maintaining
 
@@ -204,7 +216,8 @@ class Trial:
     # ---- what both share
 
     def _measurement(self, change: str, size: str) -> Measurement:
-        return Measurement("views", self.case.name, change, size, self.options.scale)
+        maintain = "" if self.options.maintain == "auto" else f" ({self.options.maintain})"
+        return Measurement("views", self.case.name + maintain, change, size, self.options.scale)
 
     def _repetitions(self) -> Iterator[tuple[int, bool]]:
         """Number every repetition; the first ones warm up and are not kept."""
