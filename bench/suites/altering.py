@@ -19,7 +19,7 @@ ORDERS = 6_000_000
 
 @dataclass(frozen=True)
 class Edit:
-    """A view and its next definition; {half} and {more} are order keys, half of all and one percent more."""
+    """A view and its next definition; {half} and {more} are order keys: half of all, and 1 % more."""
 
     name: str
     old: str
@@ -55,7 +55,7 @@ def run(bench: Bench, options: Options) -> Iterator[Measurement]:
     from deferred import Warehouse
 
     half = round(ORDERS * options.scale) // 2
-    keys = {"half": half, "more": half + half // 50}
+    keys = {"half": half, "more": half + half // 100}
     source = tables.cached(bench.spark, options.scale)
     with bench.scratch(SUITE) as folder:
         tables.linked(source, folder / "tables")

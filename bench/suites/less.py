@@ -32,6 +32,7 @@ class Reading:
     sql: str
     maintain: str
     side: str
+    """The strategy that must have been taken, under whose name its cost is noted."""
     changes: tuple[str, ...]
 
 
@@ -107,6 +108,10 @@ def _measured(
             shown = f"SELECT * FROM delta.`{warehouse.find_view('v').location}/mv`"
             measurement.correct &= difference(bench.spark, shown, f"SELECT * FROM {target}") == 0
     bench.settle()
+    taken = {str(sample["strategy"]) for sample in measurement.sides[reading.side]}
+    if taken != {reading.side}:
+        measurement.correct = False
+        measurement.note = f"WRONG: the strategy was {', '.join(sorted(taken))}"
     return measurement
 
 

@@ -1,7 +1,7 @@
-"""Tree joins with good-counters beside the same views without, and beside a recomputation by Spark.
+"""Tree joins over TPC-H with good-counters beside the same views without, and beside a recomputation by Spark.
 
-Of the items 95 % dangle in the view *rare*: their parts are of another brand. In the view *all* nothing dangles, every
-change reaches the view, and what is kept is as large as the join: there the counters cannot win.
+Of the lines 95 % dangle in the view *rare*: their parts come in other containers. In the view *all* nothing dangles,
+every change reaches the view, and what is kept is as large as the join: there the counters cannot win.
 """
 
 from __future__ import annotations
@@ -11,26 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import tables
+from bench.changes import ORDERS, PARTS, Size, Step, order_key
 from bench.measure import Bench, difference
 from bench.options import Options
 from bench.results import Measurement
 
 SUITE = "trees"
-CUSTOMERS, ORDERS, ITEMS, PARTS, BRANDS = 150_000, 1_500_000, 6_000_000, 200_000, 20
-"""At scale 1. One brand is asked for."""
-CHANGED = 100
+NAMES = ("customer", "orders", "lineitem", "part")
+CHANGED = Size("100rows")
+CHANGED_PARTS = Size("5rows")
 
-JOINED = """FROM customer c JOIN orders o ON o.customer = c.id
-JOIN item i ON i.ord = o.id JOIN part p ON p.id = i.part"""
+JOINED = """FROM customer JOIN orders ON o_custkey = c_custkey
+JOIN lineitem ON l_orderkey = o_orderkey JOIN part ON p_partkey = l_partkey"""
 VIEWS = {
-    "rare": f"SELECT DISTINCT c.id, c.name {JOINED} WHERE p.brand = 7",
-    "all": f"SELECT DISTINCT c.name, o.id AS ord, i.id AS item, p.brand {JOINED}",
+    "rare": f"SELECT DISTINCT c_custkey, c_name {JOINED} WHERE p_container IN ('MED BOX', 'JUMBO PKG')",
+    "all": f"SELECT DISTINCT c_name, o_orderkey, l_linenumber, p_brand {JOINED}",
 }
 CHANGES = {
-    "insert items": "INSERT INTO {item} SELECT {new} + id, {order} + id, {any} + id, NULL FROM RANGE({n})",
-    "delete items": "DELETE FROM {item} WHERE id >= {old} AND id < {old} + {n}",
-    "insert orders": "INSERT INTO {orders} SELECT {new} + id, {order} % {customers} + id, NULL FROM RANGE({n})",
-    "another brand": "UPDATE {part} SET brand = (brand + 1) % 20 WHERE id >= {one} AND id < {one} + 5",
+    "insert lines": """INSERT INTO {lineitem} BY NAME SELECT * EXCEPT (l_linenumber), l_linenumber + 100 AS l_linenumber
+FROM {lineitem} WHERE l_linenumber = 1 AND l_orderkey BETWEEN {low} AND {high}""",
+    "delete lines": "DELETE FROM {lineitem} WHERE l_linenumber = 1 AND l_orderkey BETWEEN {low} AND {high}",
+    "insert orders": """INSERT INTO {orders} BY NAME SELECT * EXCEPT (o_orderkey), o_orderkey + {beyond} AS o_orderkey
+FROM {orders} WHERE o_orderkey BETWEEN {low} AND {high}""",
+    "other containers": """UPDATE {part} SET p_container = IF(p_container = 'MED BOX', 'SM BOX', 'MED BOX'),
+  p_brand = 'Brand#55' WHERE p_partkey BETWEEN {first} AND {last}""",
 }
 WAYS = ("tree", "auto")
 
@@ -38,32 +43,25 @@ WAYS = ("tree", "auto")
 def run(bench: Bench, options: Options) -> Iterator[Measurement]:
     from deferred import Warehouse
 
+    source = tables.cached(bench.spark, options.scale)
     with bench.scratch(SUITE) as folder:
-        rows = _make_tables(bench.spark, folder, options.scale)
+        for name in NAMES:
+            tables.linked(source / name, folder / name)
         with Warehouse.open(path=folder / "warehouse", spark=bench.spark) as wh:
-            for name in rows:
+            for name in NAMES:
                 wh.track(name, folder / name)
             for name, sql in VIEWS.items():
                 yield _created(bench, options, wh, folder, name, sql)
             for number, change in enumerate(CHANGES):
-                yield from _measured(bench, options, wh, folder, change, rows, number)
+                yield from _measured(bench, options, wh, folder, change, number)
 
 
-def _make_tables(spark: Any, folder: Path, scale: float) -> dict[str, int]:
-    """The tables by name, with their numbers of rows."""
-    rows = {
-        name: max(1_000, round(n * scale))
-        for name, n in (("customer", CUSTOMERS), ("orders", ORDERS), ("item", ITEMS), ("part", PARTS))
-    }
-    queries = {
-        "customer": "SELECT id, CONCAT('customer ', id) AS name, REPEAT('x', 100) AS note",
-        "orders": f"SELECT id, PMOD(XXHASH64(id), {rows['customer']}) AS customer, REPEAT('x', 50) AS note",
-        "item": f"SELECT id, id DIV 4 AS ord, PMOD(XXHASH64(id, 1), {rows['part']}) AS part, REPEAT('x', 50) AS note",
-        "part": f"SELECT id, PMOD(XXHASH64(id, 2), {BRANDS}) AS brand, REPEAT('x', 50) AS note",
-    }
-    for name, query in queries.items():
-        spark.sql(f"{query} FROM RANGE({rows[name]})").write.format("delta").save(str(folder / name))
-    return rows
+def _place(scale: float, number: int) -> dict[str, object]:
+    """What a statement names: orders and parts, others in each repetition, and a number beyond all keys of orders."""
+    low, high = Step(number, scale, CHANGED).orders()
+    first, last = Step(number, scale, CHANGED_PARTS).range(PARTS)
+    beyond = order_key(round(ORDERS * scale) + 8) // 32 * 32
+    return {"low": low, "high": high, "first": first + 1, "last": last + 1, "beyond": beyond}
 
 
 def _created(bench: Bench, options: Options, wh: Any, folder: Path, name: str, sql: str) -> Measurement:
@@ -75,24 +73,14 @@ def _created(bench: Bench, options: Options, wh: Any, folder: Path, name: str, s
     return measurement
 
 
-def _measured(
-    bench: Bench, options: Options, wh: Any, folder: Path, change: str, rows: dict[str, int], place: int
-) -> Iterator[Measurement]:
+def _measured(bench: Bench, options: Options, wh: Any, folder: Path, change: str, place: int) -> Iterator[Measurement]:
     """Both views after one change, in both ways; all three answers must be the same."""
-    found = {name: Measurement(SUITE, name, change, f"{CHANGED}rows", options.scale, correct=True) for name in VIEWS}
+    size = (CHANGED_PARTS if "{part}" in CHANGES[change] else CHANGED).text
+    found = {name: Measurement(SUITE, name, change, size, options.scale, correct=True) for name in VIEWS}
+    paths = {name: f"delta.`{folder / name}`" for name in NAMES}
     for number in range(options.warm_up + options.repetitions):
-        step = number + place * 100
-        values = {
-            "new": 100 * ITEMS + step * CHANGED,
-            "old": rows["item"] // 2 + step * CHANGED,
-            "order": rows["orders"] // 3 + step * CHANGED,
-            "one": rows["part"] // 2 + step * 5,
-            "any": step * 7919 % (rows["part"] - CHANGED),
-            "customers": rows["customer"] // 2,
-            "n": CHANGED,
-        }
-        paths = {name: f"delta.`{folder / name}`" for name in rows}
-        bench.spark.sql(CHANGES[change].format(**paths, **values))
+        at = _place(options.scale, number + place * (options.warm_up + options.repetitions))
+        bench.spark.sql(CHANGES[change].format(**paths, **at))
         for name, measurement in found.items():
             samples = {}
             ways = WAYS if number % 2 else WAYS[::-1]
@@ -112,6 +100,6 @@ def _measured(
 
 
 def _recompute(spark: Any, folder: Path, sql: str, into: Path) -> None:
-    for name in ("customer", "orders", "item", "part"):
+    for name in NAMES:
         spark.sql(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM delta.`{folder / name}`")
     spark.sql(sql).write.format("delta").mode("overwrite").save(str(into))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +43,30 @@ def _writes(bench: Bench, options: Options, wh: Any, folder: Path, views: int, p
         measurement = Measurement(SUITE, kind, f"{views} views", "0.1%", options.scale)
         for number in range(options.warm_up + options.repetitions):
             step = Step(number + 100 * part, options.scale, Size("0.1%"))
-            statement = next(s for s in CHANGES[change].statements(step) if "lineitem" not in s)
-            sides = [
-                (side, lambda s=statement, t=side: bench.spark.sql(_onto(s, folder / t)))
-                for side in ("untracked", "tracked")
+            statement = _statement(change, step)
+            other = _statement(change, replace(step, number=step.number + 50))
+            sides: list[tuple[str, Callable[[], Any]]] = [
+                ("untracked", partial(bench.spark.sql, _onto(statement, folder / "untracked"))),
+                ("tracked", partial(bench.spark.sql, _onto(statement, folder / "tracked"))),
+                ("transaction", partial(_transaction, wh, other)),
             ]
             for side, work in sides if number % 2 else reversed(sides):
-                sample = bench.measure(work, [folder / side])
+                sample = bench.measure(work, [folder / ("untracked" if side == "untracked" else "tracked")])
                 if number >= options.warm_up:
                     measurement.sides.setdefault(side, []).append(sample)
         bench.settle()
         yield measurement
+
+
+def _statement(change: str, step: Step) -> str:
+    """The statement of a change that writes orders."""
+    return next(s for s in CHANGES[change].statements(step) if "lineitem" not in s)
+
+
+def _transaction(wh: Any, statement: str) -> None:
+    """The statement as a transaction, on other rows of the tracked table than the write beside it."""
+    with wh.transaction() as tx:
+        tx.sql(statement)
 
 
 def _onto(statement: str, path: Path) -> str:
