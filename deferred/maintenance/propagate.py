@@ -44,7 +44,7 @@ def _propagate(context: Context, view: ViewRecord, until: datetime | None, work:
         work.warnings += [undo.explained(transaction) for transaction in undo.stuck(context, tables)]
     work.to_cut = cut
     if dict(cut.versions) == dict(since.versions) and not full:
-        why_none = work.warnings[0] if work.warnings else "No base table has changed."
+        why_none: str | None = work.warnings[0] if work.warnings else "No base table has changed."
     else:
         # Most propagates of a schedule find nothing new: what computes is loaded when there is something to compute.
         from deferred.maintenance import batch
