@@ -65,6 +65,19 @@ def test_the_example_of_the_warehouse_runs(spark: Any, tmp_path: Path) -> None:
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
+def test_every_example_in_a_docstring_runs(pytestconfig: pytest.Config) -> None:
+    """That of the warehouse needs Spark and runs above."""
+    tested = [ROOT / path for path in pytestconfig.getini("testpaths")]
+    modules = [path for folder in ("deferred", "bench") for path in sorted((ROOT / folder).rglob("*.py"))]
+    forgotten = [
+        module.relative_to(ROOT).as_posix()
+        for module in modules
+        if re.search(r"^\s*>>> ", module.read_text(encoding="utf-8"), re.MULTILINE)
+        and not any(module == path or path in module.parents for path in tested)
+    ]
+    assert forgotten == ["deferred/maintenance/warehouse.py"]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_block_that_does_not_run_says_why(page: str) -> None:
     for block in blocks(text(page)):
