@@ -352,10 +352,8 @@ def _status(views: Sequence[dict[str, Any]], tables: Sequence[str]) -> Group:
             view["health"],
             view["scenario"],
             moment(view["shown"]),
-            "" if view["fresh"] else span(view["stale_seconds"]),
-            view["unseen_commits"],
-            "?" if view["unseen_rows"] is None else view["unseen_rows"],
-            view["pending_commits"],
+            "" if view["fresh"] else span(view["stale_seconds"]) or "?",
+            *("?" if view[of] is None else view[of] for of in ("unseen_commits", "unseen_rows", "pending_commits")),
             view["pending_batches"],
             until(view["next_due"]),
             seconds(view["downtime_seconds"]),
@@ -386,10 +384,10 @@ def view_status(view: dict[str, Any], reads: Lineage, read_by: Lineage) -> None:
         "scenario": view["scenario"],
         "shows": f"{moment(view['shown'])} UTC",
         "propagated to": f"{moment(view['propagated'])} UTC",
-        "stale for": "not stale" if view["fresh"] else span(view["stale_seconds"]),
-        "behind": f"{plural(view['unseen_commits'], 'commit')}, "
+        "stale for": "not stale" if view["fresh"] else span(view["stale_seconds"]) or "not known",
+        "behind": f"{_commits(view['unseen_commits'])}, "
         + ("rows not known" if view["unseen_rows"] is None else f"about {plural(view['unseen_rows'], 'row')}"),
-        "to propagate": plural(view["pending_commits"], "commit"),
+        "to propagate": _commits(view["pending_commits"]),
         "to apply": plural(view["pending_batches"], "batch").replace("batchs", "batches"),
         "next due": until(view["next_due"]) or "by hand",
         "last downtime": seconds(view["downtime_seconds"]) or "none yet",
@@ -402,6 +400,10 @@ def view_status(view: dict[str, Any], reads: Lineage, read_by: Lineage) -> None:
     console.print(_tree(reads, f"{view['name']} reads"))
     if read_by.beyond:
         console.print(_tree(read_by, f"{view['name']} is read by"))
+
+
+def _commits(number: int | None) -> str:
+    return "commits not known" if number is None else plural(number, "commit")
 
 
 def _tree(lineage: Lineage, label: str) -> Tree:

@@ -65,6 +65,7 @@ def _gauges(views: Iterable[Mapping[str, Any]]) -> list[Family]:
     downtime = Family("deferred_view_downtime_seconds", "gauge", "Seconds of the last commit to the view.", "seconds")
     due = Family("deferred_view_next_due_timestamp_seconds", "gauge", "When the view is next due.", "seconds")
     shown = Family("deferred_view_shown_timestamp_seconds", "gauge", "The time of the state it shows.", "seconds")
+    unreadable = Family("deferred_view_unreadable_tables", "gauge", "Tables of the view that cannot be read.")
     health = Family("deferred_view_health", "stateset", "What is worst about the view.")
     for view in views:
         name = view["name"]
@@ -76,9 +77,10 @@ def _gauges(views: Iterable[Mapping[str, Any]]) -> list[Family]:
         downtime.add(view["downtime_seconds"], view=name)
         due.add(_epoch(view["next_due"]), view=name)
         shown.add(_epoch(view["shown"]), view=name)
+        unreadable.add(len(view["unreadable"]), view=name)
         for state in get_args(Health):
             health.add(float(view["health"] == state), view=name, deferred_view_health=state)
-    return [lag, commits, rows, pending, batches, downtime, due, shown, health]
+    return [lag, commits, rows, pending, batches, downtime, due, shown, unreadable, health]
 
 
 def _counters(context: Context) -> list[Family]:

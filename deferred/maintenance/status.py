@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from deferred.config import parse_duration
-from deferred.errors import DeferredError
+from deferred.errors import DeferredError, LogLostError, StorageError
 from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.sources import Source, source_of
@@ -48,20 +48,24 @@ class _Observation:
         operations = self._operations.get(view.name, [])
         reads = [self._tables[t] for t in view.depends_on]
         pending, unseen = self._since(view, view.propagated), self._since(view, view.shown)
-        fresh = unseen.commits == 0 and view.propagated_batch == view.applied_batch
-        problem = view.problem or " ".join(explained(t) for t in self._stuck if _concerns(t, reads)) or None
+        unreadable = {**pending.unreadable, **unseen.unreadable}
+        fresh = not unreadable and unseen.commits == 0 and view.propagated_batch == view.applied_batch
+        problems = [*map(str, unreadable.values()), *(explained(t) for t in self._stuck if _concerns(t, reads))]
+        problem = view.problem or " ".join(problems) or None
         failure = _failure(operations)
         lag = None if view.shown is None else round((self.now - view.shown.timestamp).total_seconds(), 3)
-        stale = 0.0 if fresh else lag if unseen.since is None else _seconds(self.now - unseen.since)
+        behind = lag if unseen.since is None else _seconds(self.now - unseen.since)
+        stale = 0.0 if fresh else None if unreadable else behind
         return {
             "name": view.name,
             "scenario": view.options.scenario,
             "refresh_policy": view.options.refresh_policy,
             "state": view.state,
-            "health": _health(view, failure, fresh, stale, self.now),
+            "health": _health(view, failure, list(unreadable.values()), fresh, stale, self.now),
             "problem": problem,
             "failure": failure,
             "reads": [table.name for table in reads],
+            "unreadable": sorted(unreadable),
             "shown": view.shown.timestamp.isoformat() if view.shown else None,
             "propagated": view.propagated.timestamp.isoformat() if view.propagated else None,
             "stale_seconds": stale,
@@ -97,31 +101,46 @@ class _Observation:
 class Unseen:
     """Commits that a view does not show: their number, about how many rows they changed, the time of the first."""
 
-    commits: int
+    commits: int | None
+    """None where a table cannot be read."""
     rows: int | None
     """None where it is not known without reading them."""
     since: datetime | None
+    unreadable: Mapping[str, DeferredError] = field(default_factory=dict)
+    """Why, by the name of the table."""
 
     def __add__(self, other: Unseen) -> Unseen:
-        rows = None if self.rows is None or other.rows is None else self.rows + other.rows
         times = [time for time in (self.since, other.since) if time is not None]
-        return Unseen(self.commits + other.commits, rows, min(times, default=None))
+        return Unseen(
+            _sum(self.commits, other.commits),
+            _sum(self.rows, other.rows),
+            min(times, default=None),
+            {**self.unreadable, **other.unreadable},
+        )
 
 
 NOTHING = Unseen(0, 0, None)
 
 
 def _unseen(source: Source, after: int) -> Unseen:
-    """The commits of a table after a version; none where the table cannot be read."""
+    """The commits of a table after a version, or why they are not known."""
     try:
+        source.check_covers(after)
         upto = source.version
         if upto <= after:
             return NOTHING
         commits = [commit for commit in source.log.commits(after) if commit.version <= upto]
         since = commits[0].timestamp if commits and commits[0].version == after + 1 else None
         return Unseen(upto - after, source.changed_rows(after, upto), since)
-    except (DeferredError, OSError):
-        return NOTHING
+    except DeferredError as error:
+        return Unseen(None, None, None, {source.record.name: error})
+    except OSError as error:
+        reason = StorageError(f"The log of {source.record.name} cannot be read at present: {error}. Try again.")
+        return Unseen(None, None, None, {source.record.name: reason})
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _concerns(transaction: TransactionRecord, tables: Sequence[TableRecord]) -> bool:
@@ -155,11 +174,18 @@ def _next_due(view: ViewRecord, now: datetime) -> str | None:
     return min(ticks).isoformat() if ticks else None
 
 
-def _health(view: ViewRecord, failure: str | None, fresh: bool, stale: float | None, now: datetime) -> Health:
+def _health(
+    view: ViewRecord,
+    failure: str | None,
+    unreadable: Sequence[DeferredError],
+    fresh: bool,
+    stale: float | None,
+    now: datetime,
+) -> Health:
     """In one word: what is worst about a view."""
-    if view.state != "active":
+    if view.state != "active" or any(isinstance(error, LogLostError) for error in unreadable):
         return "broken"
-    if failure is not None:
+    if failure is not None or unreadable:
         return "failing"
     if fresh:
         return "fresh"

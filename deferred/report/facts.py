@@ -59,10 +59,17 @@ def _details(warehouse: Warehouse, view: Mapping[str, Any]) -> Details:
     name = view["name"]
     return Details(
         operations=warehouse.history(name, OPERATIONS),
-        commits={table: [entry.timestamp for entry in warehouse.commits(table)] for table in view["reads"]},
+        commits={table: _commits(warehouse, table) for table in view["reads"]},
         explanation=_explanation(warehouse, name),
         sql=warehouse.view(name).sql,
     )
+
+
+def _commits(warehouse: Warehouse, table: str) -> Sequence[datetime]:
+    try:
+        return [entry.timestamp for entry in warehouse.commits(table)]
+    except DeferredError:  # the view's problem says why the table cannot be read
+        return ()
 
 
 def _explanation(warehouse: Warehouse, name: str) -> Summary | str:

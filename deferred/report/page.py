@@ -73,11 +73,11 @@ def _list(facts: Facts) -> str:
 
 
 def _line(view: Mapping[str, Any]) -> str:
-    rows = "?" if view["unseen_rows"] is None else view["unseen_rows"]
+    commits, rows = ("?" if view[of] is None else view[of] for of in ("unseen_commits", "unseen_rows"))
     return (
         f'<tr><td><a href="#view-{escape(view["name"])}">{escape(view["name"])}</a><td>{_health(view)}'
-        f"<td>{moment(view['shown'])}<td>{'' if view['fresh'] else span(view['stale_seconds'])}"
-        f"<td class=n>{view['unseen_commits']}<td class=n>{rows}<td class=n>{view['pending_batches']}"
+        f"<td>{moment(view['shown'])}<td>{'' if view['fresh'] else span(view['stale_seconds']) or '?'}"
+        f"<td class=n>{commits}<td class=n>{rows}<td class=n>{view['pending_batches']}"
         f"<td>{until(view['next_due'])}<td class=n>{seconds(view['downtime_seconds'])}</tr>"
     )
 
@@ -94,11 +94,10 @@ def _view(view: Mapping[str, Any], facts: Facts, details: Details, buttons: Mapp
         for label, address in buttons.items()
     )
     shown, propagated = (parse_timestamp(view[key]) if view[key] else None for key in ("shown", "propagated"))
-    behind = "Up to date." if view["fresh"] else f"Stale for {span(view['stale_seconds'])}."
     return (
         f'<section id="view-{name}"><h2>{name} {_health(view)}</h2>{problems}'
-        f"<p>{behind} {plural(view['pending_commits'], 'commit')} to propagate, {view['pending_batches']} to apply. "
-        f'Scenario {view["scenario"]}. <span class="soft">{escape(view["location"])}</span></p>'
+        f"<p>{_behind(view)} Batches to apply: {view['pending_batches']}. Scenario {view['scenario']}.</p>"
+        f'<details><summary>Where it is</summary><p class="soft">{escape(view["location"])}</p></details>'
         f"{f'<p>{links}</p>' if links else ''}"
         f"<h3>Lineage</h3>{drawing.lineage(facts.views, view['name'])}"
         f"<h3>Cuts</h3>{drawing.timeline(details.commits, shown, propagated, facts.at)}"
@@ -106,6 +105,14 @@ def _view(view: Mapping[str, Any], facts: Facts, details: Details, buttons: Mapp
         f"<h3>Downtime</h3>{drawing.downtime(details.operations)}"
         f"<h3>How it is maintained</h3>{_explanation(details.explanation)}<pre>{escape(details.sql)}</pre></section>"
     )
+
+
+def _behind(view: Mapping[str, Any]) -> str:
+    """What is to be said of the commits that a view does not show."""
+    if view["unreadable"]:
+        return "How far it is behind is not known."
+    behind = "Up to date." if view["fresh"] else f"Stale for {span(view['stale_seconds'])}."
+    return f"{behind} {plural(view['pending_commits'], 'commit')} to propagate."
 
 
 def _operations(details: Details) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from deltalake import write_deltalake
 
 from deferred.metadata import Cut, utc_now
 from tests.seeing.shop import BIG_SALES, SALES, Shop, heeds_ctrl_c
+from tests.seeing.test_metrics import families, values
 from tests.test_cli import Project
 
 
@@ -153,3 +158,48 @@ def test_a_view_explained_in_words(project: Project) -> None:
     assert "▲V = " in all_
     assert "SELECT" in all_
     assert project.json("explain", "big_sales")["costs"][0] in words
+
+
+def removed(shop: Shop) -> None:
+    shutil.rmtree(shop.folder / "tables" / "sales")
+
+
+def recreated(shop: Shop) -> None:
+    removed(shop)
+    write_deltalake(shop.folder / "tables" / "sales", SALES)
+
+
+def put_back(shop: Shop) -> None:
+    """An older copy of the same table, as a backup gives it."""
+    view = shop.metadata.views.get("big_sales")
+    shop.metadata.views.update(view.id, shown=shop.cut("sales"), propagated=shop.cut("sales"))
+    (shop.folder / "tables" / "sales" / "_delta_log" / "00000000000000000001.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "health", "said"),
+    [
+        (removed, "failing", "Table sales cannot be read"),
+        (recreated, "broken", "Table sales at .* was dropped and recreated"),
+        (put_back, "broken", "replaced by an older copy"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_never_fresh(
+    project: Project, shop: Shop, change: Callable[[Shop], None], health: str, said: str
+) -> None:
+    """Otherwise no alert would notice: nothing is known of its commits, so no figure says anything about them."""
+    change(shop)
+    views = {view["name"]: view for view in project.json("status")["views"]}
+    big = views["big_sales"]
+    assert (big["health"], big["fresh"], big["unreadable"]) == (health, False, ["sales"])
+    assert (big["stale_seconds"], big["unseen_commits"], big["unseen_rows"]) == (None, None, None)
+    assert re.search(said, big["problem"])
+    assert views["largest"]["health"] == "fresh", "the view that it reads is there"
+    out = " ".join(project.run("status")[1].split())
+    assert re.search(said, out)
+    assert "commits not known" in project.run("status", "big_sales")[1]
+    found = families(project.run("metrics")[1])
+    assert values(found["deferred_view_lag_seconds"], view="big_sales") == []
+    assert values(found["deferred_view_unreadable_tables"], view="big_sales") == [1]
+    assert values(found["deferred_view_health"], view="big_sales", deferred_view_health=health) == [1]
+    assert project.run("report")[0] == 0

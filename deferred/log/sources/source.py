@@ -149,6 +149,11 @@ class Source(ABC):
 
         Raises LogLostError where the log no longer says what became of the rows of that version.
         """
+        self.check_covers(after)
+        return self.log.commits(after)
+
+    def check_covers(self, after: int) -> None:
+        """Raises LogLostError where the table is another one, or an older copy, than the one that had a version."""
         version = self.log.version
         if self.was_recreated:
             raise LogLostError(
@@ -160,7 +165,6 @@ class Source(ABC):
                 f"Table {self.record.name} is at version {version}, older than version {after} that was seen before: "
                 f"it was replaced by an older copy. `rebuild` the views that read it."
             )
-        return self.log.commits(after)
 
     @abstractmethod
     def changes(self, after: int, upto: int, names: Sequence[str]) -> exp.Query:
