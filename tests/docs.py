@@ -19,6 +19,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,11 @@ from deferred.config import Settings
 from deferred.sql.viewfile import read_view
 
 _BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n)?^```(?P<language>\w+)(?P<attributes>[^\n]*)\n(?P<text>.*?)^```$",
+    r"^(?P<indent> *)(?:<!-- not run: (?P<reason>[^\n]+?) -->\n(?P=indent))?"
+    r"```(?P<language>\w+)(?P<attributes>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+_COMMAND = re.compile(r"\s*(?:airflow|cd|cp|curl|deferred|docker|export|git|make|mkdir|pip|python|spark-submit) ")
 _SETUP = re.compile(r"<!-- setup: (.+?) -->")
 
 
@@ -60,7 +63,23 @@ Block(language='sh', text='make\\n', line=5, title=None, reason='slow')]
     for match in _BLOCK.finditer(page):
         title = re.search(r'title="([^"]+)"', match["attributes"])
         line = page.count("\n", 0, match.start()) + 1
-        found.append(Block(match["language"], match["text"], line, title[1] if title else None, match["reason"]))
+        text = textwrap.dedent(match["text"])
+        found.append(Block(match["language"], text, line, title[1] if title else None, match["reason"]))
+    return found
+
+
+def unmarked_commands(page: str) -> list[str]:
+    """The commands in blocks that do not say their language, and so would never run.
+
+    >>> unmarked_commands('```sh\\nmake\\n```\\n\\n```\\na ──► b\\nmake demo\\n```\\n')
+    ['make demo']
+    """
+    found, language = [], None  # None outside a block
+    for line in page.splitlines():
+        if line.lstrip().startswith("```"):
+            language = line.strip().removeprefix("```") if language is None else None
+        elif language == "" and _COMMAND.match(line):
+            found.append(line)
     return found
 
 

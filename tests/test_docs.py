@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deferred import Warehouse, cli
-from tests.docs import Reader, blocks
+from tests.docs import Reader, blocks, unmarked_commands
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -21,9 +21,13 @@ PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 TESTED_ELSEWHERE = {
     "SQL.md": "each of its lines is a test: tests/sql/test_families.py",
-    "AIRFLOW.md": "its DAGs run in tests/airflow",
+    "AIRFLOW.md": "its Python makes DAGs in tests/airflow/test_dags.py",
     "PERFORMANCE.md": "made by make bench-report, and names make bench",
 }
+
+
+OTHERS = ("../README.md", "../CONTRIBUTING.md")
+"""Pages that are no part of the site; the README is followed by tests/test_readme.py."""
 
 
 def text(page: str) -> str:
@@ -78,10 +82,18 @@ def test_every_example_in_a_docstring_runs(pytestconfig: pytest.Config) -> None:
     assert forgotten == ["deferred/maintenance/warehouse.py"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS])
 def test_a_block_that_does_not_run_says_why(page: str) -> None:
     for block in blocks(text(page)):
         assert block.reason is None or len(block.reason.split()) > 1, f"line {block.line}"
+    assert unmarked_commands(text(page)) == []
+
+
+def test_what_contributors_are_shown_runs() -> None:
+    """A view that is wrong, as a case of the fuzzer: it finds nothing wrong with it."""
+    found = [block for block in blocks(text("../CONTRIBUTING.md")) if block.reason is None]
+    assert [block.language for block in found] == ["python"]
+    exec(compile(found[0].text, "CONTRIBUTING.md", "exec"), {})
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from deferred.airflow.opening import metadata_url
 from deferred.airflow.plugin import operation_page
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError
 from deferred.options import ViewOptions
+from tests.docs import blocks
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,6 +81,20 @@ def test_the_dag_files_are_thin() -> None:
     for file in (ROOT / "dags").glob("*.py"):
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         assert len(lines) <= 5, file
+
+
+def test_the_blocks_of_the_page_make_dags() -> None:
+    """One after the other, as in one file; what needs an Airflow that runs says so."""
+    found = [block for block in blocks((ROOT / "docs" / "AIRFLOW.md").read_text(encoding="utf-8")) if not block.reason]
+    assert {block.language for block in found} == {"python"}
+    names: dict[str, Any] = {}
+    for block in found:
+        exec(compile(block.text, f"AIRFLOW.md, line {block.line}", "exec"), names)
+    offers, refresh = names["offers"](), names["refresh"]
+    assert offers.timetable.asset_condition == names["asset"]("high_value_sales")
+    assert offers.get_task("sell").outlets == [names["asset"]("sales")]
+    assert refresh.until == "{{ data_interval_end }}"
+    assert refresh.downstream_task_ids == {"wait"}
 
 
 def test_the_example_views_of_this_project() -> None:
