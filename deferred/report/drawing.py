@@ -110,21 +110,34 @@ def phases(operations: Sequence[Operation]) -> str:
     """The seconds of operations, newest first, each bar made of its phases."""
     longest = max((op.seconds for op in operations), default=0.0) or 1.0
     left, right = 270, WIDTH - 90
-    parts = []
-    for row, op in enumerate(operations):
+    parts = [_legend(operations, left)]
+    for row, op in enumerate(operations, start=1):
         y, at = 8 + row * 22, float(left)
         parts.append(f'<text x="10" y="{y + 13}">{_time(op.started_at)} {escape(op.kind)}</text>')
         for name, seconds in op.phases.items():
             width = round((right - left) * seconds / longest, 1)
-            kind = name if name in PHASES else "other"
             parts.append(
-                f'<rect class="phase {kind}" x="{at}" y="{y}" width="{width}" height="16">'
+                f'<rect class="phase {_kind(name)}" x="{at}" y="{y}" width="{width}" height="16">'
                 f"<title>{escape(name)}: {seconds:.2f} s</title></rect>"
             )
             at = round(at + width, 1)
         failed = "" if op.state in ("succeeded", "nothing") else f" {escape(op.state)}"
         parts.append(f'<text x="{at + 6}" y="{y + 13}">{op.seconds:.2f} s{failed}</text>')
-    return _svg(WIDTH, 16 + 22 * len(operations), "".join(parts), "Operations by phase")
+    return _svg(WIDTH, 38 + 22 * len(operations), "".join(parts), "Operations by phase")
+
+
+def _legend(operations: Sequence[Operation], left: int) -> str:
+    """The phases that there are, each with its colour."""
+    found = {_kind(name) for op in operations for name in op.phases}
+    return "".join(
+        f'<rect class="key {kind}" x="{left + n * 75}" y="8" width="10" height="10"/>'
+        f'<text x="{left + n * 75 + 14}" y="17">{kind}</text>'
+        for n, kind in enumerate(kind for kind in (*PHASES, "other") if kind in found)
+    )
+
+
+def _kind(phase: str) -> str:
+    return phase if phase in PHASES else "other"
 
 
 def downtime(operations: Sequence[Operation]) -> str:

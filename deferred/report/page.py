@@ -16,8 +16,8 @@ Actions = Callable[[str], Mapping[str, str]]
 """For a view, labels of buttons and where they lead."""
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#1f2933;--soft:#667085;--line:#d7dce3;--paper:#fff;--panel:#f7f8fa;--accent:#017cee}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b2;--line:#3a4250;--paper:#16181d;--panel:#1f232b}}
+:root{color-scheme:light dark;--ink:light-dark(#1f2933,#e6e9ee);--soft:light-dark(#667085,#9aa4b2);
+ --line:light-dark(#d7dce3,#3a4250);--paper:light-dark(#fff,#16181d);--panel:light-dark(#f7f8fa,#1f232b);--accent:#017cee}
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;color:var(--ink);
  background:var(--paper)}
 h1,h2,h3{line-height:1.2}h2{margin-top:2.2em;border-top:1px solid var(--line);padding-top:1em}
@@ -36,8 +36,8 @@ svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(
 .commit{fill:var(--accent)}.cut{stroke-width:2;stroke:var(--soft)}.cut.sp{stroke:#1a7f4b}.cut.si{stroke:#b26a00}
 .node{fill:var(--panel);stroke:var(--line);stroke-width:1.5}.node.chosen{stroke-width:3}.node.fresh{stroke:#1a7f4b}
 .node.late{stroke:#b26a00}.node.failing,.node.broken{stroke:#c9302c}.node.table{stroke-dasharray:4 3}
-.phase{fill:#94a3b8}.phase.log{fill:#5aa9e6}.phase.compute{fill:#017cee}.phase.write{fill:#7c6fd6}
-.phase.net{fill:#e0a458}.phase.apply{fill:#1a7f4b}.phase.sync,.phase.relevance{fill:#a8b5c4}
+rect.log{fill:#5aa9e6}rect.compute{fill:#017cee}rect.write{fill:#7c6fd6}rect.net{fill:#e0a458}rect.apply{fill:#1a7f4b}
+rect.verify{fill:#c46ea8}rect.sync,rect.relevance{fill:#a8b5c4}rect.other{fill:#94a3b8}
 """
 
 

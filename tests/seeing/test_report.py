@@ -57,6 +57,7 @@ def test_the_file_has_everything_and_needs_nothing(project: Project, shop: Shop)
     assert parsed.open == []
     assert all(link.startswith("#") and link[1:] in parsed.ids for link in parsed.links)
     assert not re.search(r"https?://|<script|<link|@import|url\(|src=", text), "nothing is loaded"
+    assert "<details><summary>Where it is</summary>" in text
     for part in ("Lineage of big_sales", "s_p shown", "Operations by phase", "Downtime", "How it is maintained"):
         assert part in text
     assert "The log of sales from version 1 to 2 is lost." in text
@@ -97,6 +98,7 @@ def test_a_browser_shows_it(project: Project, shop: Shop, tmp_path: Path) -> Non
             section = page.locator("#view-big_sales")
             assert section.locator("svg").count() == 4
             assert section.locator("rect.phase").count() == 25
+            assert section.locator("rect.key + text").all_text_contents() == ["log", "compute", "write", "net", "apply"]
             assert section.locator("circle.commit").first.bounding_box()["width"] > 0
             folder = IMAGES if os.environ.get("DEFERRED_UPDATE_IMAGES") else tmp_path
             page.evaluate("window.scrollTo(0, 0)")
