@@ -23,7 +23,7 @@ from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
-from deferred.sql.pin import pinned, with_fresh_views
+from deferred.sql.pin import pinned, tables, with_fresh_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,9 +33,7 @@ def rows(context: Context, name: str, fresh: bool, where: str | None, as_of: dat
     """Returns the rows of a view: as MV shows them, as they are now, or as they were; see `Warehouse.read`."""
     if fresh or as_of is not None:
         return fresh_rows(context, name, where, as_of)
-    if is_due(context, name):
-        view = context.metadata.views.get(name)
-        followed(context, scenario_of(view).refresh(context, view, None, PROPAGATE_FIRST, full=False))
+    _refresh_if_due(context, name)
     return view_rows(context, name, where)
 
 
@@ -45,6 +43,13 @@ def view_rows(context: Context, name: str, where: str | None = None) -> DataFram
     if view.definition.alteration is not None:  # being made, or made and not yet noted
         view = settled(context, view)
     return chosen(context, view, delta_table(mv_path(view.location)), where)
+
+
+def _refresh_if_due(context: Context, name: str) -> None:
+    """Bring a view up to date whose options ask for that before a read."""
+    if is_due(context, name):
+        view = context.metadata.views.get(name)
+        followed(context, scenario_of(view).refresh(context, view, None, PROPAGATE_FIRST, full=False))
 
 
 def is_due(context: Context, name: str) -> bool:
@@ -70,7 +75,10 @@ def view_history(context: Context, name: str, of: str) -> DataFrame:
 
 
 def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> DataFrame | None:
-    """Run a query on tracked tables and views and return its rows, or a change of tables as one transaction."""
+    """Run a query on tracked tables and views and return its rows, or a change of tables as one transaction.
+
+    A view that the query reads is refreshed first where a read of it by name would be.
+    """
     parsed = parse_statement(statement)
     if isinstance(parsed, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
         with begin() as transaction:
@@ -79,6 +87,9 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
     if not isinstance(parsed, exp.Query):
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
     statement, views = with_fresh_views(statement)
+    for path in tables(statement):
+        if path[0] not in views and (record := tracking.find(context, path)).kind == "view":
+            _refresh_if_due(context, record.name)
     frames = {name: fresh_rows(context, view.name, view.where) for name, view in views.items()}
 
     def table(path: tuple[str, ...]) -> str:

@@ -177,3 +177,8 @@ def test_refresh_on_read(tables: Any) -> None:
     an_hour_ago = replace(view.shown, timestamp=view.shown.timestamp - timedelta(hours=1))
     wh._context.metadata.views.update(view.id, shown=an_hour_ago)
     assert bag(wh.read("v")) == wanted
+    wh.sql("INSERT INTO r VALUES (9, 9, 'y')")
+    assert bag(wh.sql("WITH c AS (SELECT * FROM v) SELECT * FROM c")) == wanted, "it is young enough"
+    shown = next(v.shown for v in wh.views())
+    wh._context.metadata.views.update(view.id, shown=replace(shown, timestamp=an_hour_ago.timestamp))
+    assert bag(wh.sql("WITH c AS (SELECT * FROM v) SELECT * FROM c")) == bag(recomputed(wh, VIEWS["kinds"])) != wanted
