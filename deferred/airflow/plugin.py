@@ -18,19 +18,28 @@ if TYPE_CHECKING:
 BASE = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 """The path under which Airflow's pages are."""
 
-LEAVING = """<script>
-if (window.parent !== window) document.addEventListener("click", event => {
-  const link = event.target.closest("a[target=_top]");
-  if (!link) return;
-  event.preventDefault();
-  const outside = window.parent.document.createElement("a");
-  outside.href = link.href;
-  window.parent.document.body.append(outside);
-  outside.click();
-  outside.remove();
-});
+FRAMED = """<script>
+if (window.parent !== window) {
+  const around = window.parent.document;
+  const follow = () => {
+    document.documentElement.style.colorScheme = around.documentElement.style.colorScheme;
+  };
+  follow();
+  new MutationObserver(follow).observe(around.documentElement, {attributeFilter: ["style"]});
+  document.addEventListener("click", event => {
+    const link = event.target.closest("a[target=_top]");
+    if (!link) return;
+    event.preventDefault();
+    const outside = around.createElement("a");
+    outside.href = link.href;
+    around.body.append(outside);
+    outside.click();
+    outside.remove();
+  });
+}
 </script>"""
-"""Airflow shows the page in a frame that may not leave itself: its buttons are pressed in the page around it."""
+"""Airflow shows the page in a frame: it is as light or dark as Airflow, whatever the system prefers, and its buttons
+are pressed in the page around it, since the frame may not leave itself."""
 
 
 @functools.cache
@@ -60,7 +69,7 @@ def pages() -> Any:
     @app.get("/", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def views() -> str:
         with warehouse() as found:
-            return page(gather(found), actions, LEAVING)
+            return page(gather(found), actions, FRAMED)
 
     @app.get("/operations/{operation_id}", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def operation(operation_id: str) -> str:

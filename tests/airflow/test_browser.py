@@ -80,20 +80,44 @@ def test_a_person_sees_the_assets(site: Site, page: Any, picture: Any) -> None:
 
 def test_a_person_looks_at_the_views(site: Site, page: Any, picture: Any) -> None:
     """The page is inside Airflow's own, behind its login, and its buttons lead to the DAG with the form."""
+    site.insert((1001, "south", 7))
+    site.warehouse.refresh(DAG)
     answer = page.goto(f"{site.airflow.url}/deferred/")
     assert answer.status == 401, "without a login"
     log_in(site, page)
     page.goto(f"{site.airflow.url}/plugin/views")
     frame = page.frame_locator("iframe")
-    frame.locator("#views a", has_text="sales_by_country").wait_for()
-    picture(page, "airflow-views", height=470)  # all views; what follows has paths of this machine
-    frame.locator("#views a", has_text="sales_by_country").click()
-    section = frame.locator("#view-sales_by_country")
-    section.locator("svg[aria-label='Lineage of sales_by_country'] a").first.wait_for()
-    assert "order_details" in (section.locator("svg").first.text_content() or "")
-    frame.locator("#view-order_details a.button").first.click()
+    frame.locator("#views a", has_text=DAG).wait_for()
+    picture(page, "airflow-views")
+    frame.locator("#views a", has_text=DAG).click()
+    section = frame.locator(f"#view-{DAG}")
+    section.locator(f"svg[aria-label='Lineage of {DAG}'] a", has_text="sales_by_country").wait_for()
+    picture(page, "airflow-view")
+    cuts = section.locator("svg[aria-label=Cuts]")
+    assert cuts.locator("circle.commit").count() > 3
+    assert "s_p shown" in (cuts.text_content() or "")
+    assert section.locator("svg[aria-label='Operations by phase'] rect.phase.apply").count() > 0
+    assert section.locator("svg[aria-label=Downtime] circle.commit").count() > 0
+    maintained = section.locator("h3", has_text="How it is maintained")
+    assert "Join · linear" in (maintained.locator("~ pre").first.text_content() or "")
+    assert not section.get_by_text(str(site.folder)).is_visible(), "where it is, only to those who ask"
+    section.locator("a.button", has_text="Its runs").wait_for()
+    section.locator("a.button").first.click()
     page.get_by_test_id("trigger-dag-button").first.wait_for()
     assert page.url.endswith(f"/dags/{DAG}")
+
+
+def test_the_page_is_as_dark_as_airflow(site: Site, page: Any) -> None:
+    """Airflow has a switch of its own; what the system prefers, here light, does not matter."""
+    log_in(site, page)
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.goto(f"{site.airflow.url}/plugin/views")
+    body = page.frame_locator("iframe").locator("body")
+    body.locator("#views").wait_for()
+    colour = "body => getComputedStyle(body).backgroundColor"
+    assert body.evaluate(colour) == "rgb(22, 24, 29)"
+    page.evaluate("document.documentElement.style.colorScheme = 'light'")
+    assert body.evaluate(colour) == "rgb(255, 255, 255)"
 
 
 def log_in(site: Site, page: Any) -> None:
