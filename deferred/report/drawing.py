@@ -110,7 +110,7 @@ def phases(operations: Sequence[Operation]) -> str:
     """The seconds of operations, newest first, each bar made of its phases."""
     longest = max((op.seconds for op in operations), default=0.0) or 1.0
     left, right = 270, WIDTH - 90
-    parts = [_legend(operations, left)]
+    parts = [_legend(operations)]
     for row, op in enumerate(operations, start=1):
         y, at = 8 + row * 22, float(left)
         parts.append(f'<text x="10" y="{y + 13}">{_time(op.started_at)} {escape(op.kind)}</text>')
@@ -126,12 +126,12 @@ def phases(operations: Sequence[Operation]) -> str:
     return _svg(WIDTH, 38 + 22 * len(operations), "".join(parts), "Operations by phase")
 
 
-def _legend(operations: Sequence[Operation], left: int) -> str:
+def _legend(operations: Sequence[Operation]) -> str:
     """The phases that there are, each with its colour."""
     found = {_kind(name) for op in operations for name in op.phases}
     return "".join(
-        f'<rect class="key {kind}" x="{left + n * 75}" y="8" width="10" height="10"/>'
-        f'<text x="{left + n * 75 + 14}" y="17">{kind}</text>'
+        f'<rect class="key {kind}" x="{10 + n * 85}" y="8" width="10" height="10"/>'
+        f'<text x="{24 + n * 85}" y="17">{kind}</text>'
         for n, kind in enumerate(kind for kind in (*PHASES, "other") if kind in found)
     )
 
