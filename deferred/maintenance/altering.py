@@ -195,7 +195,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
             self_maintained = (options or view.options).maintain == definitions.SELF
             choosing = shared.choosing(context) if self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = _prepared(context, view, sql, options or view.options, settings)
+                new = prepared_for(context, view, sql, options or view.options, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options or view.options, way, work, [propagation, held])
@@ -207,15 +207,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
     return done
 
 
-def planned(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Way:
-    """How `alter` would do it; nothing is written."""
-    view = context.metadata.views.get(name)
-    settings = context.engine.settings()
-    with context.engine.meaning(settings):
-        return choose(context, view, _prepared(context, view, sql, options or view.options, settings, serve=False))
-
-
-def _prepared(
+def prepared_for(
     context: Context, view: ViewRecord, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
 ) -> Prepared:
     """The new query, bound; refused where it reads the view itself, or a view above it would break."""
