@@ -310,12 +310,13 @@ class TransactionError(DeferredError):
 
 
 class PromiseBrokenError(DeferredError):
-    """A base table does not keep the key or the references that it was tracked with, and a view relies on them."""
+    """A base table does not keep the key or the references that it was tracked with."""
 
     code = "D505"
     why = (
-        "A view with maintain = 'self' keeps only the rows that keys and references let a change meet. With others its "
-        "rows would be wrong, so the view stays as it is, marked broken."
+        "A view with maintain = 'self' keeps only the rows that keys and references let a change meet, and other views "
+        "look up by keys what a deletion takes away. With other rows they would be wrong, so a view that relies on a "
+        "broken promise stays as it is, marked broken."
     )
     remedy = "Correct the rows that the message names, then `deferred rebuild VIEW`; `deferred verify` checks them all."
 

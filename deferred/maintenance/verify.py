@@ -27,7 +27,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, equality_is_coarser
-from deferred.errors import InvariantError
+from deferred.errors import InvariantError, PromiseBrokenError
 from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.transactions import recover_all
@@ -41,6 +41,7 @@ from deferred.maintenance.rounds import SparkMachine
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import settled, usable
 from deferred.maintenance.showing import html_table
+from deferred.maintenance.strategies import answerable
 from deferred.maintenance.view_tables import applied_version, mv_path, pending
 from deferred.maintenance.working import propagating
 from deferred.metadata import Cut, ViewRecord
@@ -58,6 +59,13 @@ class Check:
     holds: bool
     differing: int
     rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Promised(Check):
+    """A key or a reference of a base table, and whether the view relies on it."""
+
+    relied: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,13 +113,21 @@ def _verification(context: Context, name: str) -> Verification:
     """
     recover_all(context)
     view = context.metadata.views.get(name)
-    with propagating(context, view):
+    with propagating(context, view) as held:
         view = usable(settled(context, context.metadata.views.get(name)))
         definition = definitions.load(context, view)
         with context.engine.temporaries() as temporaries:
             checks = _checks(context, view, definition, temporaries)
+        broken = [check for check in checks if not check.holds]
+        # What does not hold for a view that relies on something which does not hold, says less than that.
+        promised = [check for check in broken if isinstance(check, Promised) and (check.relied or check is broken[0])]
+        if promised:
+            first = min(promised, key=lambda check: not check.relied)
+            problem = promises.unkept(first.condition, view.name, first.relied, first.rows)
+            if first.relied:
+                context.metadata.views.update(view.id, [held.lease], state="broken", problem=problem)
+            raise PromiseBrokenError(problem)
     verification = Verification(view.name, view.options.scenario, tuple(checks))
-    broken = [check for check in checks if not check.holds]
     if broken:
         first = broken[0]
         rows = "; ".join(first.rows)
@@ -145,11 +161,20 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
         inserted = positive(log, [n for n, _ in columns])
         whole = _rows_at(definition, name, columns, current)
         checks.append(_subbag(context, f"▲{name} ⊆ {name}", inserted, whole, columns))
-    for promise, against in promises.checks(definition, definition.promises or Promises(), current):
-        checks.append(_kept(context, promise, against))
     deleted = negated(negative(pending_net, names), names)
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))
+    given = definition.promises or promises.declared(definition)
+    relied = {promise for promise, _ in promises.checks(definition, _relied_on(definition), current)}
+    for promise, against in promises.checks(definition, given, current):
+        checks.append(_kept(context, promise, against, promise in relied))
     return checks
+
+
+def _relied_on(definition: Definition) -> Promises:
+    """Without base tables, all promises; else the keys by which the view's own rows answer what is deleted."""
+    if definition.promises is not None:
+        return definition.promises
+    return Promises({name: tuple(definition.tables[name].key) for name in answerable(definition)})
 
 
 def _right(context: Context, past: _Past, condition: str, view: exp.Query, columns: Columns) -> Check:
@@ -241,10 +266,10 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
     return _check(context, condition, positive(difference(part, held, columns), names), ("not contained", ""))
 
 
-def _kept(context: Context, promise: str, against: exp.Select) -> Check:
+def _kept(context: Context, promise: str, against: exp.Select, relied: bool) -> Check:
     """A promise about base tables, which holds where a query finds no rows."""
     rows = context.engine.rows(against.limit(promises.EXAMPLES))
-    return Check(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows))
+    return Promised(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows), relied)
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:
