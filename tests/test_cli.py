@@ -406,6 +406,11 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     file.write_text("CREATE OR REPLACE MATERIALIZED VIEW big (customer) AS SELECT custId FROM sales WHERE quantity > 4")
     found = retail.json("explain", "big", "--against", str(file))
     assert (found["view"], found["way"]) == ("big", "recomputed")
+    assert [(part["table"], part["how"]) for part in found["reads"]] == [("sales", "read")]
+    assert found["reads"][0]["rows"] > 0
+    assert [(part["table"], part["how"]) for part in found["writes"]] == [
+        ("the view itself", "all its rows, by one commit")
+    ]
     (planned, *_) = [view for view in retail.json("plan")["views"] if view["view"] == "big"]
     assert planned["outcome"] == "to be replaced"
     assert planned["how"].startswith("recomputed. ")

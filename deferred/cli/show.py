@@ -74,11 +74,11 @@ def _explain_against(view: str, file: Path, as_json: bool) -> None:
 
     sql = read_query(file)
     with opened(f"Comparing {view} with {file}") as warehouse:
-        way = warehouse.plan_alteration(view, sql)
+        foreseen = warehouse.plan_alteration(view, sql)
     terminal.answer(
-        {"view": view, "way": way.name, "reason": way.reason},
+        {"view": view, **foreseen.to_dict()},
         as_json,
-        lambda: terminal.say(f"View {view} would be changed: {way.name}. {way.reason}"),
+        lambda: terminal.say(f"View {view} would be changed: {foreseen}"),
     )
 
 

@@ -19,7 +19,6 @@ Whatever the way, the support tables of the new definition are made of the old o
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -42,7 +41,6 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.nested import extends
 from deferred.algebra.operators.recursion import has_recursion
-from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
@@ -75,9 +73,8 @@ from deferred.options import SELF, ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.comparing import Difference, OfView, compared, renamed
-from deferred.sql.dialect import delta_table, parse_query, text, without_comments
-from deferred.sql.render import ReadableLeaves, Renderer
+from deferred.sql.comparing import Difference, OfView, compared, normal_form, renamed
+from deferred.sql.dialect import delta_table
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
             self_maintained = (options or view.options).maintain == SELF
             choosing = shared.choosing(context) if self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = _prepared(context, view, sql, options or view.options, settings)
+                new = prepared_for(context, view, sql, options or view.options, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options or view.options, way, work, [propagation, held])
@@ -210,15 +207,7 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
     return done
 
 
-def planned(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Way:
-    """How `alter` would do it; nothing is written."""
-    view = context.metadata.views.get(name)
-    settings = context.engine.settings()
-    with context.engine.meaning(settings):
-        return choose(context, view, _prepared(context, view, sql, options or view.options, settings, serve=False))
-
-
-def _prepared(
+def prepared_for(
     context: Context, view: ViewRecord, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
 ) -> Prepared:
     """The new query, bound; refused where it reads the view itself, or a view above it would break."""
@@ -447,27 +436,8 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     tables = tables and old.declared == new.definition.declared
     tables = tables and old.shared == new.definition.shared
     tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
-    return tables and tuple(columns) == tuple(new.columns) and _normal(old) == _normal(new.definition)
+    return tables and tuple(columns) == tuple(new.columns) and _same_plan(old, new.definition)
 
 
-def _normal(definition: Definition) -> str:
-    """A plan as SQL in which the ids of columns are numbered as they come, with their types.
-
-    A recursion runs in rounds and is not in that SQL: there the text itself is compared, without its comments.
-    """
-    plan = definition.plan
-    if has_recursion(plan):
-        return text(parse_query(without_comments(definition.sql)))
-    ids = {c for node in plan.walk() for c in node.columns}
-    written = Renderer(ReadableLeaves()).render(plan)
-    if any(name in ids for scan in scans_of(plan) for name in scan.names):
-        return written
-    numbers: dict[str, str] = {}
-
-    def numbered(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in ids:
-            return found[0]
-        return numbers.setdefault(name, f"#{len(numbers)} {definition.column_types.get(name)}")
-
-    return re.sub(r"`((?:[^`]|``)*)`", numbered, written)
+def _same_plan(old: Definition, new: Definition) -> bool:
+    return normal_form(old.sql, old.plan, old.column_types) == normal_form(new.sql, new.plan, new.column_types)

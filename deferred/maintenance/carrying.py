@@ -18,6 +18,7 @@ from deferred.algebra.sharing import Shared, Sharing, kept_before, over_shared
 from deferred.algebra.strategy import Keeping, kept_nodes
 from deferred.maintenance import support
 from deferred.maintenance.definition import Definition, rows_at
+from deferred.maintenance.promises import declared
 from deferred.maintenance.rendering import SupportState, current_rows
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
@@ -103,9 +104,7 @@ def _rows_at_hand(
 
 def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: Sharing) -> Carried | None:
     """The new definition over the rows of the view at s_i, where neither keeps others."""
-    tables = old.tables.values()
-    declared = Promises.of({t.name: t.key for t in tables}, {t.name: t.references for t in tables})
-    found = None if kept_nodes(new.plan) else over_view(sharing, new.plan, declared)
+    found = None if kept_nodes(new.plan) else over_view(sharing, new.plan, declared(old))
     if found is None:
         return None
     names = [name for name, _ in view.columns]

@@ -91,13 +91,21 @@ class TableSize:
 
 def sizes(context: Context, definition: Definition) -> dict[str, TableSize] | None:
     """The sizes of a view's base tables, None where the statistics of one are missing."""
-    found = {}
-    for name, table in definition.tables.items():
-        rows = source_of(context, table).row_count()
-        if rows is None:
-            return None
-        found[name] = TableSize(rows, rows * _width(definition.read_columns(name)))
-    return found
+    found = {name: size(context, definition, name) for name in definition.tables}
+    known = {name: each for name, each in found.items() if each is not None}
+    return known if known.keys() == found.keys() else None
+
+
+def size(context: Context, definition: Definition, name: str) -> TableSize | None:
+    """The size of one of a view's base tables."""
+    rows = source_of(context, definition.tables[name]).row_count()
+    return None if rows is None else TableSize(rows, rows * _width(definition.read_columns(name)))
+
+
+def size_at(path: str, columns: Columns) -> TableSize | None:
+    """The size of a Delta table of the view itself."""
+    rows = DeltaLog(path).row_count() if is_delta(path) else None
+    return None if rows is None else TableSize(rows, rows * _width(columns))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
 from deferred.maintenance.rounds import RecomputeInstead, computed
-from deferred.maintenance.strategies import RECOMPUTE, Job, choose
+from deferred.maintenance.strategies import Job, Recompute, choose
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
 from deferred.spark.temporaries import Temporaries
@@ -107,7 +107,7 @@ class _Reading:
             kept = shared.held_at(self.context, definition, state.cut)
             has_support = supports is not None and kept is not None
             choice = choose(self.context, self.view, definition, logs, has_support=has_support)
-            if logs.total and choice.strategy is RECOMPUTE:
+            if logs.total and isinstance(choice.strategy, Recompute):
                 return self._computed(definition)
             changes = [state.changes(self.view)]
             if pushed is not None:

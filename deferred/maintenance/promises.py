@@ -1,4 +1,4 @@
-"""Promises about base tables: what to say when a log breaks one, and the checks that verify makes of all of them."""
+"""Promises about base tables: what to say where one does not hold, and the checks that verify makes of all of them."""
 
 from __future__ import annotations
 
@@ -54,8 +54,22 @@ def undecided(guard: Guard, row: tuple[Any, ...]) -> str:
     return f"The view cannot answer the change alone: it {what}."
 
 
+def unkept(promise: str, view: str, rows: Sequence[str]) -> str:
+    """What is said of a promise that does not hold, and on which a view relies."""
+    return (
+        f"{promise} does not hold, such as for {', '.join(rows)}. View {view} relies on it. Correct the rows and run "
+        f"rebuild({view!r}); if they are right, track the table without that promise and create the view again."
+    )
+
+
+def declared(definition: Definition) -> Promises:
+    """The keys and references of a view's base tables, as they are tracked now."""
+    tables = definition.tables.values()
+    return Promises.of({t.name: t.key for t in tables}, {t.name: t.references for t in tables})
+
+
 def checks(definition: Definition, promises: Promises, cut: Cut) -> Iterator[tuple[str, exp.Select]]:
-    """Each promise that is relied on, and the rows of the base tables that break it."""
+    """Each promise, and the rows of the base tables that break it."""
     for table, key in promises.keys.items():
         rows = select(map(column, key), _at(definition, table, cut))
         copies = rows.group_by(*map(column, key)).having(

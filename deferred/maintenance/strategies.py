@@ -22,17 +22,18 @@ from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.outline import outline
 from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
-from deferred.algebra.selfmaintenance import described, tables_read
+from deferred.algebra.selfmaintenance import Promises, described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
-from deferred.errors import PromiseBrokenError
+from deferred.errors import DeferredError, PromiseBrokenError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
+from deferred.log.sources import source_of
 from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
-from deferred.maintenance.promises import EXAMPLES, broken, exposed, undecided
+from deferred.maintenance.promises import EXAMPLES, broken, checks, exposed, undecided, unkept
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
@@ -379,7 +380,19 @@ def _have_advanced(operation: str, batch: int) -> None:
     """The support tables are at the new cut already."""
 
 
+class RecomputeChecked(Recompute):
+    """The same for a view that needs no base table. What it relies on is looked for in the tables, not in the logs."""
+
+    def run(self, job: Job) -> Change:
+        for promise, against in checks(job.definition, job.definition.promises or Promises(), job.cut):
+            rows = job.context.engine.rows(against.limit(EXAMPLES))
+            if rows:
+                raise PromiseBrokenError(unkept(promise, job.view.name, [str(tuple(row)) for row in rows]))
+        return super().run(job)
+
+
 INCREMENTAL, RECOMPUTE, SELF, FROM_VIEW = Incremental(), Recompute(), SelfMaintained(), FromView()
+CHECKED = RecomputeChecked()
 
 
 @dataclass(frozen=True)
@@ -458,7 +471,7 @@ def choose(
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
     if definition.declared is not None:
-        return Choice(SELF, "The view's maintain is 'self': logs, MV and its own tables are read, no base table.")
+        return _self_or_full(context, view, definition, logs)
     reason = " ".join(_why_incremental(definition, logs))
     if view.options.refresh_policy != "auto":
         return Choice(INCREMENTAL, reason)
@@ -494,3 +507,28 @@ def _why_incremental(definition: Definition, logs: Logs | None) -> Iterator[str]
             yield f"So are new rows of {name}, if that is cheaper, where a row with the same {same} is shown."
     if any(node.strategy.absorbs for node in definition.plan.walk()):
         yield "As maintain = 'tree' asks, a change is followed only while a key becomes good or bad."
+
+
+def _self_or_full(context: Context, view: ViewRecord, definition: Definition, logs: Logs | None) -> Choice:
+    """A view that needs no base table is recomputed where that is expected to cost less, if its policy is 'auto'."""
+    reason = "The view's maintain is 'self': logs, MV and its own tables are read, no base table."
+    now = None if logs is None or view.options.refresh_policy != "auto" else situation(context, view, definition, logs)
+    if now is None:
+        return Choice(SELF, reason)
+    compared = {strategy.name: strategy.cost(now) for strategy in (SELF, RECOMPUTE)}
+    mine, whole = compared[SELF.name].seconds, compared[RECOMPUTE.name].seconds
+    if whole < WORTH * mine and _can_be_read(context, definition):
+        reason = (
+            f"{now.logs.total} changed rows are expected to take {mine:.1f} s, and recomputing the view {whole:.1f} s; "
+            f"its base tables can be read."
+        )
+        return Choice(CHECKED, reason, costs=compared)
+    return Choice(SELF, reason, costs=compared)
+
+
+def _can_be_read(context: Context, definition: Definition) -> bool:
+    """Whether all files of a view's base tables are there."""
+    try:
+        return all(source_of(context, table).log.missing_now() is None for table in definition.tables.values())
+    except (DeferredError, OSError):
+        return False

@@ -25,9 +25,8 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.operators.recursion import has_recursion
-from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, equality_is_coarser
-from deferred.errors import InvariantError
+from deferred.errors import InvariantError, PromiseBrokenError
 from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.transactions import recover_all
@@ -59,6 +58,30 @@ class Check:
     differing: int
     rows: tuple[str, ...] = ()
 
+    @property
+    def violated(self) -> bool:
+        """Whether the view is wrong, or may become wrong."""
+        return not self.holds
+
+    def __str__(self) -> str:
+        return f"{'holds' if self.holds else 'DOES NOT HOLD'}: {self.condition}"
+
+
+@dataclass(frozen=True)
+class Promised(Check):
+    """A key or a reference of a base table, and whether the view relies on it."""
+
+    relied: bool = False
+
+    @property
+    def violated(self) -> bool:
+        return self.relied and not self.holds
+
+    def __str__(self) -> str:
+        if self.holds or self.relied:
+            return super().__str__()
+        return f"does not hold, such as for {', '.join(self.rows)}, but the view does not rely on it: {self.condition}"
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -70,7 +93,8 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        return all(check.holds for check in self.checks)
+        """Whether the view is right: what it does not rely on may be otherwise."""
+        return not any(check.violated for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "holds": self.holds}
@@ -80,8 +104,7 @@ class Verification:
         return html_table((f"{self.view} ({self.scenario})", ""), rows)
 
     def __str__(self) -> str:
-        lines = [f"{'holds' if c.holds else 'DOES NOT HOLD'}: {c.condition}" for c in self.checks]
-        return f"{self.view} ({self.scenario}): " + "; ".join(lines)
+        return f"{self.view} ({self.scenario}): " + "; ".join(map(str, self.checks))
 
 
 def verify(context: Context, name: str) -> Verification:
@@ -105,13 +128,19 @@ def _verification(context: Context, name: str) -> Verification:
     """
     recover_all(context)
     view = context.metadata.views.get(name)
-    with propagating(context, view):
+    with propagating(context, view) as held:
         view = usable(settled(context, context.metadata.views.get(name)))
         definition = definitions.load(context, view)
         with context.engine.temporaries() as temporaries:
             checks = _checks(context, view, definition, temporaries)
+        broken = [check for check in checks if check.violated]
+        # If the view relies on what does not hold, other conditions that do not hold follow from it.
+        for promise in broken:
+            if isinstance(promise, Promised):
+                problem = promises.unkept(promise.condition, view.name, promise.rows)
+                context.metadata.views.update(view.id, [held.lease], state="broken", problem=problem)
+                raise PromiseBrokenError(problem)
     verification = Verification(view.name, view.options.scenario, tuple(checks))
-    broken = [check for check in checks if not check.holds]
     if broken:
         first = broken[0]
         rows = "; ".join(first.rows)
@@ -145,10 +174,11 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
         inserted = positive(log, [n for n, _ in columns])
         whole = _rows_at(definition, name, columns, current)
         checks.append(_subbag(context, f"▲{name} ⊆ {name}", inserted, whole, columns))
-    for promise, against in promises.checks(definition, definition.promises or Promises(), current):
-        checks.append(_kept(context, promise, against))
     deleted = negated(negative(pending_net, names), names)
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))
+    given = definition.promises or promises.declared(definition)
+    for promise, against in promises.checks(definition, given, current):
+        checks.append(_kept(context, promise, against, definition.promises is not None))
     return checks
 
 
@@ -241,10 +271,10 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
     return _check(context, condition, positive(difference(part, held, columns), names), ("not contained", ""))
 
 
-def _kept(context: Context, promise: str, against: exp.Select) -> Check:
+def _kept(context: Context, promise: str, against: exp.Select, relied: bool) -> Check:
     """A promise about base tables, which holds where a query finds no rows."""
     rows = context.engine.rows(against.limit(promises.EXAMPLES))
-    return Check(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows))
+    return Promised(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows), relied)
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:

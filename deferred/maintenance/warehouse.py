@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import deferred.maintenance.altering
     import deferred.maintenance.backfill
     import deferred.maintenance.explain
+    import deferred.maintenance.foreseeing
     import deferred.maintenance.garbage
     import deferred.maintenance.importing
     import deferred.maintenance.metrics
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     import deferred.maintenance.together
     import deferred.maintenance.verify
     import deferred.maintenance.views  # noqa: F401
-    from deferred.maintenance.altering import Way
     from deferred.maintenance.explain import Explanation, Summary
+    from deferred.maintenance.foreseeing import Foreseen
     from deferred.maintenance.importing import Assessment
     from deferred.maintenance.recovery import Recovery
     from deferred.maintenance.verify import Verification
@@ -280,10 +281,13 @@ class Warehouse:
     def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
         return self._followed(maintenance.altering.alter(self._context, name, sql, options))
 
-    def plan_alteration(self, name: str, sql: str, **options: Any) -> Way:
-        """Returns how `alter_view` would do it: the name of the way, and why. Nothing is written."""
+    def plan_alteration(self, name: str, sql: str, **options: Any) -> Foreseen:
+        """Returns how `alter_view` would do it: the name of the way, why, what it reads and what it writes.
+
+        Nothing is written.
+        """
         stay = self._context.metadata.views.get(name).options
-        return maintenance.altering.planned(self._context, name, sql, stay.replaced(**options))
+        return maintenance.foreseeing.foreseen(self._context, name, sql, stay.replaced(**options))
 
     def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[Assessment]:
         """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.

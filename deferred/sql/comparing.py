@@ -5,17 +5,22 @@ Only what is surely right is found. `None` means that the new rows are computed 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.bags import alias, call, column
+from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.operators.scan import scans_of
+from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import all_true, conjunction, conjuncts
 from deferred.sql.dialect import parse_query, text, without_comments
 from deferred.sql.functions import GENERATORS
+from deferred.sql.render import ReadableLeaves, Renderer
 
 
 @dataclass(frozen=True)
@@ -261,3 +266,28 @@ def _without(query: exp.Query, *clauses: str) -> exp.Query:
 def renamed(outputs: Sequence[exp.Expr], names: Sequence[str]) -> list[exp.Expr]:
     """Expressions under the names of the new columns."""
     return [alias(value.copy(), name) for value, name in zip(outputs, names, strict=True)]
+
+
+# ---- the same plan
+
+
+def normal_form(sql: str, plan: Plan, types: Mapping[str, str]) -> str:
+    """The plan of a query as SQL in which the ids of columns are numbered as they come, with their types.
+
+    A recursion runs in rounds and is not in that SQL: there it is the query itself, without its comments.
+    """
+    if has_recursion(plan):
+        return text(parse_query(without_comments(sql)))
+    ids = {c for node in plan.walk() for c in node.columns}
+    written = Renderer(ReadableLeaves()).render(plan)
+    if any(name in ids for scan in scans_of(plan) for name in scan.names):
+        return written
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in ids:
+            return found[0]
+        return numbers.setdefault(name, f"#{len(numbers)} {types.get(name)}")
+
+    return re.sub(r"`((?:[^`]|``)*)`", numbered, written)

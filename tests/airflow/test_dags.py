@@ -120,6 +120,18 @@ def test_a_view_has_docs_tags_and_an_owner(project: Path) -> None:
     assert not dag.catchup
 
 
+def test_a_changed_query_leaves_the_dag(project: Path) -> None:
+    """The DAG of a view is made of its name and options: a view that is altered has the same one, with its new text."""
+    add(project, "v", "WITH (refresh_every = '1h') AS SELECT a FROM t")
+    before = dags(project)["v"]
+    add(project, "v", "WITH (refresh_every = '1h') AS SELECT a, COUNT(*) AS n FROM t GROUP BY a")
+    after = dags(project)["v"]
+    assert after.task_ids == before.task_ids
+    assert (after.dag_id, after.tags, after.timetable.summary) == (before.dag_id, before.tags, before.timetable.summary)
+    assert "COUNT(*) AS n" in after.doc_md
+    assert "COUNT(*) AS n" not in before.doc_md
+
+
 def test_a_view_without_a_cadence_waits_for_what_it_reads(project: Path) -> None:
     add(project, "below", "WITH (refresh_every = '1h') AS SELECT a FROM t")
     add(project, "other", "WITH (refresh_every = '1h') AS SELECT a FROM t")

@@ -16,7 +16,11 @@ from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.maintenance.strategies import _only_takes_away
 from tests.fuzz.duck import Database, added
 
-SCHEMAS = {"r1": (("h", "int"), ("i", "int")), "r2": (("j", "int"), ("k", "int"), ("l", "int"))}
+SCHEMAS = {
+    "r1": (("h", "int"), ("i", "int")),
+    "r2": (("j", "int"), ("k", "int"), ("l", "int")),
+    "r3": (("m", "int"), ("n", "int")),
+}
 
 
 @pytest.fixture
@@ -44,13 +48,55 @@ def answered(
     return added(before, found.change), {guard.kind for guard, _ in found.broken}
 
 
+def left_open(sql: str, keys: dict[str, list[str]], rows: dict[str, Any], changes: dict[str, Any]) -> Counter[Any]:
+    """What a change adds to a view that cannot decide on it: there the base tables are read."""
+    db = Database(SCHEMAS)
+    for name, given in rows.items():
+        db.replace(name, Counter(given))
+    before = db.query(sql)
+    for name, net in changes.items():
+        db.replace(name, added(db.state[name], net))
+    after = db.query(sql)
+    _, guards = answered(db, sql, keys, rows, changes)
+    db.close()
+    assert guards == {NEW}
+    assert before <= after
+    return after - before
+
+
+def test_4_1_a_deletion_by_a_column_that_makes_no_difference(db: Database) -> None:
+    """DELETE(R₂, J > 0 AND K = 5 AND L > 10) of a view of the rows with J > 5: J is not shown, and need not be.
+
+    The log names the deleted rows, and the view shows their key; the one with J = 1 was never in it.
+    """
+    rows = {"r2": [(6, 5, 11), (7, 5, 9), (1, 5, 12), (8, 4, 13)], "r1": [(1, 5), (1, 4)]}
+    deleted = {(6, 5, 11): -1, (1, 5, 12): -1}
+    sql = "SELECT i, k, l FROM r1 JOIN r2 ON i = k WHERE j > 5"
+    assert answered(db, sql, {"r2": ["l"]}, rows, {"r2": deleted}) == (Counter([(5, 5, 9), (4, 4, 13)]), set())
+
+
+def test_4_2_columns_that_the_view_determines(db: Database) -> None:
+    """(I = J)(J > 7)(K = 5): I is known by J. That K is 5 is not put in where a key needs it: the tables are read."""
+    bound = db.bind("SELECT j FROM r1 JOIN r2 ON i = j WHERE j > 7 AND k = 5")
+    keys = {"r1": ["i"], "r2": ["j", "k"]}
+    assert Autonomous(bound.plan, keys, bound.types).tables == ["r1"]
+    sql = "SELECT j FROM r1 JOIN r2 ON i = j WHERE j > 7 AND k = 5"
+    rows = {"r1": [(0, 10), (0, 9), (0, 6)], "r2": [(10, 5, 0), (9, 5, 0), (6, 5, 0)]}
+    assert answered(db, sql, keys, rows, {"r1": {(0, 10): -1}}) == (Counter([(9,)]), set())
+
+
 def test_4_3_insertions_need_no_other_table_only_in_a_view_of_one(db: Database) -> None:
+    """INSERT(R₁, {(6, 10), (12, 5)})"""
     one = db.bind("SELECT h, i FROM r1 WHERE h > 10 AND i = 5")
     assert base_reads(one.plan, one.types) == set()
+    inserted = {(6, 10): 1, (12, 5): 1}
+    db.log("r1", inserted)
+    with db.out_of_reach():
+        assert db.preview(one, ["r1"]) == Counter([(12, 5)])
     two = db.bind("SELECT h, i FROM r1 JOIN r2 ON i = j WHERE h > 10")
     assert base_reads(two.plan, two.types) == {"r1", "r2"}
     sql = "SELECT h, i, k FROM r1 JOIN r2 ON i = j WHERE h > 10"
-    _, guards = answered(db, sql, {"r1": ["h"]}, {}, {"r1": {(12, 5): 1}})
+    _, guards = answered(db, sql, {"r1": ["h"]}, {}, {"r1": inserted})
     assert guards == {NEW}
 
 
@@ -59,6 +105,14 @@ def test_4_4_a_deletion_by_a_column_that_the_view_determines(db: Database) -> No
     rows = {"r1": [(19, 10), (3, 20)], "r2": [(10, 15, 0), (20, 25, 0)]}
     sql = "SELECT j, k FROM r1 JOIN r2 ON i = j WHERE h < 20"
     assert answered(db, sql, {"r1": ["i"]}, rows, {"r1": {(3, 20): -1}}) == (Counter([(10, 15)]), set())
+
+
+def test_4_5_a_value_that_the_condition_determines(db: Database) -> None:
+    """(H = 5)(I = 10 - J), MODIFY(R₂, K := I + J): I is in another table, but the log has the new value, 10."""
+    rows = {"r1": [(5, 3), (5, 4)], "r2": [(7, 1, 0), (6, 2, 0), (2, 3, 0)]}
+    modified = {(7, 1, 0): -1, (7, 10, 0): 1}
+    sql = "SELECT j, k FROM r1 JOIN r2 ON i = 10 - j WHERE h = 5"
+    assert answered(db, sql, {"r2": ["j"]}, rows, {"r2": modified}) == (Counter([(7, 10), (6, 2)]), set())
 
 
 def test_4_6_a_modification_of_a_column_that_passes_through(db: Database) -> None:
@@ -72,10 +126,16 @@ def test_4_6_a_modification_of_a_column_that_passes_through(db: Database) -> Non
     assert answered(db, sql, {"r2": ["k"]}, rows, {"r2": modified}) == (Counter([(5, 19), (22, 23)]), set())
 
 
-def test_4_11_a_deletion_by_a_column_that_the_view_does_not_show(db: Database) -> None:
-    """DELETE(R₁, I < 20 OR I > 22): the log names the deleted rows, and the view shows their key H."""
+def test_4_11_and_4_12_a_deletion_by_a_column_that_the_view_does_not_show(db: Database) -> None:
+    """DELETE(R₁, I < 20 OR I > 22): the log names the deleted rows, and the view shows their key H.
+
+    So the third of the view's rows goes, and the other two stay, as Lemmas 3 and 4 find out.
+    """
     rows = {"r1": [(1, 16), (2, 20), (3, 24)], "r2": [(17, 18, 23), (19, 14, 25), (24, 18, 33)]}
     sql = "SELECT h, j, k, l FROM r1 JOIN r2 ON j < i AND i < l"
+    for name, given in rows.items():
+        db.replace(name, Counter(given))
+    assert db.query(sql) == Counter([(2, 17, 18, 23), (2, 19, 14, 25), (3, 19, 14, 25)])
     view, guards = answered(db, sql, {"r1": ["h"]}, rows, {"r1": {(1, 16): -1, (3, 24): -1}})
     assert (view, guards) == (Counter([(2, 17, 18, 23), (2, 19, 14, 25)]), set())
 
@@ -90,6 +150,62 @@ def test_4_7_an_insertion_of_a_row_that_meets_what_another_meets(db: Database) -
     other = Database(SCHEMAS)
     assert answered(other, sql, {"r1": ["h"]}, rows, {"r1": {(4, 10): 1, (5, 40): 1}})[1] == {NEW}
     other.close()
+
+
+def test_4_8_what_is_compared_must_be_shown() -> None:
+    """INSERT(R₂, (25, 28, 30)): J is compared with I and not shown, so the view does not say what the row meets."""
+    sql = "SELECT h, i, k, l, n FROM r1 JOIN r2 ON i > j JOIN r3 ON l = m"
+    rows = {"r1": [(2, 22), (3, 26)], "r2": [(21, 15, 30), (24, 25, 42)], "r3": [(30, 16), (42, 19)]}
+    more = left_open(sql, {"r2": ["k"]}, rows, {"r2": {(25, 28, 30): 1}})
+    assert more == Counter([(3, 26, 28, 30, 16)])
+
+
+EXAMPLE_4_9 = {
+    "r1": [(1, 20), (2, 22), (3, 23), (4, 25)],
+    "r2": [(19, 14, 5), (22, 15, 10), (23, 50, 30)],
+    "r3": [(5, 1), (10, 2), (30, 4)],
+}
+
+
+def test_4_9_i_rows_that_are_covered_by_an_inequality(db: Database) -> None:
+    """INSERT(R₁, (4, 21)): what it meets is covered, as I = 20 meets it. Our rule wants the same value, as in (4, 20)."""
+    sql, keys = "SELECT h, i, j, k, l FROM r1 JOIN r2 ON i < j", {"r1": ["h", "i"]}
+    more = left_open(sql, keys, EXAMPLE_4_9, {"r1": {(4, 21): 1}})
+    assert more == Counter([(4, 21, 22, 15, 10), (4, 21, 23, 50, 30)])
+    view, guards = answered(db, sql, keys, EXAMPLE_4_9, {"r1": {(4, 20): 1}})
+    before = [(1, 20, 22, 15, 10), (1, 20, 23, 50, 30), (2, 22, 23, 50, 30)]
+    assert (view, guards) == (Counter([*before, (4, 20, 22, 15, 10), (4, 20, 23, 50, 30)]), set())
+
+
+def test_4_9_ii_a_compared_column_that_is_not_shown() -> None:
+    """INSERT(R₁, (4, 21)), as (5, 21), since H is the key: its I is not shown, so the base tables are read."""
+    more = left_open("SELECT h, j, k, l FROM r1 JOIN r2 ON i < j", {"r1": ["h"]}, EXAMPLE_4_9, {"r1": {(5, 21): 1}})
+    assert more == Counter([(5, 22, 15, 10), (5, 23, 50, 30)])
+
+
+def test_4_9_iii_rows_that_several_rows_cover_together(db: Database) -> None:
+    """INSERT(R₂, (22, 60, 30)): one row of the view covers I = 22, another one M = 30. Our rule wants one for both.
+
+    What two rows of a view show of two tables, says how often they are there only if it shows the keys of both.
+    """
+    sql = "SELECT h, i, j, k, l, m, n FROM r1 JOIN r2 ON i = j JOIN r3 ON l = m"
+    more = left_open(sql, {"r2": ["k"]}, EXAMPLE_4_9, {"r2": {(22, 60, 30): 1}})
+    assert more == Counter([(2, 22, 22, 60, 30, 30, 4)])
+    view, guards = answered(db, sql, {"r2": ["k"]}, EXAMPLE_4_9, {"r2": {(23, 60, 30): 1}})
+    before = [(2, 22, 22, 15, 10, 10, 2), (3, 23, 23, 50, 30, 30, 4)]
+    assert (view, guards) == (Counter([*before, (3, 23, 23, 60, 30, 30, 4)]), set())
+
+
+def test_4_10_a_disjunction() -> None:
+    """INSERT(R₁, (2, 25)): Lemmas 1 and 2 accept two candidates and reject one. Our rule knows no row with (2, 25)."""
+    condition = "(h = 2 AND i < j) OR (h = 5 AND i > l) OR i = k"
+    rows = {
+        "r1": [(1, 18), (2, 24), (3, 28), (4, 25), (5, 21)],
+        "r2": [(17, 14, 15), (21, 15, 30), (26, 50, 23), (3, 25, 42)],
+    }
+    sql = f"SELECT h, i, j, k FROM r1 JOIN r2 ON {condition}"
+    more = left_open(sql, {"r1": ["h", "i"]}, rows, {"r1": {(2, 25): 1}})
+    assert more == Counter([(2, 25, 26, 50), (2, 25, 3, 25)])
 
 
 def test_one_of_several_rows_is_taken_that_meet_the_same(db: Database) -> None:

@@ -73,6 +73,23 @@ def test_a_join_tree_is_a_qual_tree() -> None:
             assert is_qual_tree(schemas, edges_of(tree)), schemas
 
 
+FIGURE_2_1 = tuple(map(set, ("AB", "CL", "EM", "CE", "BF", "BDF", "BD", "BC")))
+"""Eight relation schemas, each a letter an attribute."""
+
+
+def test_the_schemas_of_figure_2_1() -> None:
+    """A tree; the relations with C are connected in it, as the figure shows. A triangle is none."""
+    attributes = sorted(set().union(*FIGURE_2_1))
+    schemas = [{attributes.index(a) for a in schema} for schema in FIGURE_2_1]
+    tree = join_tree(schemas)
+    assert not tree.templates
+    assert is_qual_tree(schemas, edges_of(tree))
+    of_c = [i for i, schema in enumerate(FIGURE_2_1) if "C" in schema]
+    assert of_c == [1, 3, 7]
+    assert connected(of_c, edges_of(tree))
+    assert not is_tree([{0, 1}, {1, 2}, {2, 0}])
+
+
 CYCLIC: Mapping[str, tuple[list[set[int]], tuple[tuple[int, ...], ...]]] = {
     "a triangle": ([{0, 1}, {1, 2}, {2, 0}], ((0, 1),)),
     "four in a circle": ([{0, 1}, {1, 2}, {2, 3}, {3, 0}], ((0, 1), (2, 3))),

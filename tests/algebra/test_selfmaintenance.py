@@ -131,7 +131,7 @@ def test_without_a_reference_rows_are_kept_as_they_are(db: Database) -> None:
 
 
 def test_the_sizes_of_table_1_at_a_thousandth(db: Database) -> None:
-    """880,003 base rows; auxiliary tables of 40, 400, none and 50 rows."""
+    """883,000 base rows: sale and line a thousandth, store and item whole. Auxiliary tables of 40, 400, none and 50."""
     run = db.connection.execute
     run("INSERT INTO store SELECT i, 'x', CASE WHEN i < 40 THEN 'CA' ELSE 'NY' END, 'm' FROM range(2000) t(i)")
     run("INSERT INTO item SELECT i, 'n', CASE WHEN i < 50 THEN 'toy' ELSE 'pen' END, 's' FROM range(1000) t(i)")

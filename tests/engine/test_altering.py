@@ -14,22 +14,23 @@ pytestmark = pytest.mark.slow
 
 START = "SELECT a, b, s FROM r WHERE a > 0"
 STEPS = [
-    ("select a, b, s -- the same\nfrom r where a > 0", "nothing"),
-    ("SELECT a, b, s FROM r WHERE a > 0 AND s = 'x'", "from the view"),
-    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
-    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x' UNION ALL SELECT a, a, 't' FROM t", "difference"),
-    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference"),
-    ("SELECT q.a, q.b, q.s, t.d FROM r q JOIN t ON q.a = t.a WHERE q.a >= 0 AND q.s = 'x'", "from kept rows"),
-    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "recomputed"),
-    ("SELECT s, a * 2 AS `two a` FROM r WHERE a >= 0 AND s = 'x'", "from the view"),
-    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s", "recomputed"),
-    ("SELECT s, COUNT(*) AS n, MAX(b) AS top, SUM(a) AS total FROM r GROUP BY s", "from kept rows"),
-    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view"),
-    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 0", "from kept rows"),
-    ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from kept rows"),
-    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 3", "recomputed"),
-    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 9", "from kept rows"),
+    ("select a, b, s -- the same\nfrom r where a > 0", "nothing", ""),
+    ("SELECT a, b, s FROM r WHERE a > 0 AND s = 'x'", "from the view", ""),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference", "r"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x' UNION ALL SELECT a, a, 't' FROM t", "difference", "t"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "difference", "t"),
+    ("SELECT q.a, q.b, q.s, t.d FROM r q JOIN t ON q.a = t.a WHERE q.a >= 0 AND q.s = 'x'", "from kept rows", "t"),
+    ("SELECT a, b, s FROM r WHERE a >= 0 AND s = 'x'", "recomputed", "r"),
+    ("SELECT s, a * 2 AS `two a` FROM r WHERE a >= 0 AND s = 'x'", "from the view", ""),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s", "recomputed", "r"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top, SUM(a) AS total FROM r GROUP BY s", "from kept rows", "r"),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 1", "from the view", ""),
+    ("SELECT s, COUNT(*) AS n, MAX(b) AS top FROM r GROUP BY s HAVING MAX(b) > 0", "from kept rows", ""),
+    ("SELECT s, COUNT(*) + 1 AS n FROM r GROUP BY s HAVING MAX(b) > 1", "from kept rows", ""),
+    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 3", "recomputed", "r"),
+    ("SELECT a, b FROM r ORDER BY b DESC, a LIMIT 9", "from kept rows", "r"),
 ]
+"""Queries one after the other, the way from each to the next, and the base tables that are read for it."""
 
 
 def as_of_s_i(wh: Any, sql: str) -> Any:
@@ -44,13 +45,16 @@ def test_every_way_gives_the_view_created_from_scratch(tables: Any) -> None:
     place = mv(wh, "v")
     renamed = "WITH c AS (SELECT x.a, x.b, x.s FROM r AS x) SELECT y.a, b, s FROM c y WHERE y.a > 0"
     assert wh.plan_alteration("v", renamed.replace(" c ", " d ")).name == wh.plan_alteration("v", renamed).name
-    for number, (sql, way) in enumerate(STEPS):
+    for number, (sql, way, bases) in enumerate(STEPS):
         wh.sql(f"INSERT INTO r VALUES ({number % 3}, {number}, 'x'), (0, {number}, 'x'), (NULL, 1, 'y')")
         if number % 2:
             wh.sql(f"DELETE FROM r WHERE b = {number - 2}")
             wh.propagate("v")
             wh.sql(f"INSERT INTO t VALUES ({number}, 1.00)")
-        assert wh.plan_alteration("v", sql).name == way
+        foreseen = wh.plan_alteration("v", sql)
+        assert foreseen.name == way
+        assert {part.table for part in foreseen.reads} & {"r", "t"} == set(bases.split()), sql
+        assert bool(foreseen.writes) == (way != "nothing")
         done = wh.alter_view("v", sql)
         assert (done.strategy, done.kind) == (way, "alter"), sql
         assert wh.views()[0].sql == sql

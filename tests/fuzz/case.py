@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
@@ -199,6 +200,15 @@ class Case:
     steps: tuple[dict[str, Change], ...]
     seed: int = 0
     maintain: str = "auto"
+
+    @property
+    def final(self) -> dict[str, tuple[Row, ...]]:
+        """The rows after all steps."""
+        state = {name: Counter(rows) for name, rows in self.initial.items()}
+        for step in self.steps:
+            for name, change in step.items():
+                state[name] = state[name] - Counter(change.deleted) + Counter(change.inserted)
+        return {name: tuple(rows.elements()) for name, rows in state.items()}
 
 
 def random_schemas(seed: int) -> dict[str, Schema]:

@@ -12,10 +12,12 @@ from deferred.sql.dialect import ViewSQL, parse_query
 
 
 def mutated(sql: str, random: Random, edits: int) -> str:
-    """A query with some edits, which may be none where a clause for one is missing."""
+    """A query with some edits; an edit for which a clause is missing is none, and another one is tried."""
     query = parse_query(sql)
     for _ in range(edits):
-        query = random.choice(EDITS)(query, random)
+        before, tries = query.sql(dialect=ViewSQL), 0
+        while query.sql(dialect=ViewSQL) == before and tries < 10:
+            query, tries = random.choice(EDITS)(query, random), tries + 1
     return query.sql(dialect=ViewSQL)
 
 
@@ -63,6 +65,64 @@ def shown_otherwise(query: exp.Query, random: Random) -> exp.Query:
             items.append(moved)
         query.set("expressions", items)
     return query
+
+
+def computed_otherwise(query: exp.Query, random: Random) -> exp.Query:
+    """Another value in the place of a column, or a column more, made of what the query shows."""
+    if isinstance(query, exp.Select) and not query.args.get("distinct"):
+        places = [i for i, item in enumerate(query.expressions) if isinstance(item.unalias(), exp.Column)]
+        if places:
+            place = random.choice(places)
+            item = query.expressions[place]
+            value = random.choice([query.expressions[i].unalias() for i in places]).copy()
+            kinds = (exp.Is(this=value, expression=exp.Null()), exp.Coalesce(this=value, expressions=[value.copy()]))
+            made = random.choice(kinds)
+            if random.random() < 0.5:
+                query.select(exp.alias_(made, f"more{random.randrange(1000)}"), copy=False)
+            else:
+                item.replace(exp.alias_(made, item.alias_or_name))
+    return query
+
+
+def written_otherwise(query: exp.Query, random: Random) -> exp.Query:
+    """The same in other words: common table expressions under other names, or the whole query as one of them."""
+    clause = query.args.get("with_")
+    if clause is None:
+        names = [item.alias_or_name for item in query.selects]
+        if all(names) and "*" not in names and len(set(names)) == len(names):
+            shown = [exp.column(name) for name in names]
+            return exp.select(*shown).from_("the_query").with_("the_query", as_=query)
+        return query
+    for cte in clause.expressions:
+        name, other = cte.alias, f"renamed_{cte.alias}"
+        for table in query.find_all(exp.Table):
+            if table.name == name and not table.args.get("db"):
+                if not table.alias:  # its columns are named by it
+                    table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
+                table.set("this", exp.to_identifier(other))
+        cte.args["alias"].set("this", exp.to_identifier(other))
+    return query
+
+
+def join_removed(query: exp.Query, random: Random) -> exp.Query:
+    """A table less, of which nothing is asked but what it is joined by, with what is shown of it."""
+    joins = query.args.get("joins")
+    if isinstance(query, exp.Select) and joins and not query.args.get("group"):
+        where = query.args.get("where")
+        asked = [*joins, *([] if where is None else [where])]
+        removable = [
+            join for join in joins if not any(_reads(part, join.alias_or_name) for part in asked if part is not join)
+        ]
+        gone = random.choice(removable) if removable else None
+        items = [] if gone is None else [item for item in query.expressions if not _reads(item, gone.alias_or_name)]
+        if gone is not None and items:
+            gone.pop()
+            query.set("expressions", items)
+    return query
+
+
+def _reads(expression: exp.Expr, table: str) -> bool:
+    return any(column.table == table for column in expression.find_all(exp.Column))
 
 
 def another_branch(query: exp.Query, random: Random) -> exp.Query:
@@ -147,4 +207,5 @@ def another_join(query: exp.Query, random: Random, tables: Mapping[str, Sequence
 EDITS = (
     *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered),
     *(another_aggregate, another_aggregate, other_groups, more_or_fewer),
+    *(computed_otherwise, computed_otherwise, written_otherwise, join_removed),
 )

@@ -22,6 +22,7 @@ STARTS = {
     "distinct": "SELECT DISTINCT b AS a, b FROM f",
     "first rows": "SELECT a, b FROM e ORDER BY a, b LIMIT 2",
     "anti join": "SELECT a, b FROM e WHERE NOT EXISTS (SELECT 1 FROM f WHERE f.b = e.a)",
+    "first of groups": "SELECT a, b FROM (SELECT a, b, RANK() OVER (PARTITION BY a ORDER BY b) AS place FROM e) w WHERE place = 1",
 }
 
 STEPS = {

@@ -125,3 +125,47 @@ def test_a_file_by_its_path_or_its_name(tmp_path: Path) -> None:
     (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v WITH (policy = 2) AS SELECT a FROM t")
     assert files.find("v", tmp_path) == files.find(str(tmp_path / "v.sql"), Path("elsewhere"))
     assert files.find("v", tmp_path, {"scenario": "base_log"}).options == ViewOptions(scenario="base_log", policy=2)
+
+
+@dataclass
+class Existing(Record):
+    """A view with what it reads."""
+
+    id: int
+    table_id: int
+    depends_on: tuple[int, ...]
+
+
+class Full:
+    """A warehouse with views over each other, of which only some have files."""
+
+    def __init__(self) -> None:
+        listed = (("below", 11, (1,)), ("above", 12, (11,)), ("kept", 13, (1,)))
+        query, options = "SELECT a FROM t", ViewOptions()
+        self.there = [Existing(name, query, options, id_, id_, reads) for name, id_, reads in listed]
+
+    def find_view(self, name: str) -> Existing | None:
+        return next((view for view in self.there if view.name == name.casefold()), None)
+
+    def views(self) -> list[Existing]:
+        return list(self.there)
+
+    def drop_view(self, name: str) -> None:
+        (gone,) = (view for view in self.there if view.name == name)
+        assert not any(gone.table_id in view.depends_on for view in self.there), "a view reads it"
+        self.there.remove(gone)
+
+
+def test_views_without_a_file_are_named_and_dropped_from_above() -> None:
+    warehouse: Any = Full()
+    views = [parse_view("CREATE MATERIALIZED VIEW Kept AS SELECT a FROM t")]
+    planned = {each.view: each for each in files.plan(warehouse, views)}
+    assert {name: each.outcome for name, each in planned.items()} == {
+        "Kept": Outcome.UNCHANGED,
+        "below": Outcome.WITHOUT_FILE,
+        "above": Outcome.WITHOUT_FILE,
+    }
+    assert planned["above"].how == "stays, unless apply --drop is used"
+    assert len(warehouse.there) == 3
+    assert files.drop_without_file(warehouse, views) == ["above", "below"]
+    assert [view.name for view in warehouse.there] == ["kept"]

@@ -18,8 +18,8 @@ from deferred.maintenance import costs, strategies
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Situation, TableSize
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.strategies import INCREMENTAL, RECOMPUTE, choose
-from deferred.metadata import Filling, Metadata, RememberedDefinition, TableRecord
+from deferred.maintenance.strategies import CHECKED, INCREMENTAL, RECOMPUTE, SELF, choose
+from deferred.metadata import Declared, Filling, Metadata, RememberedDefinition, TableRecord
 from deferred.options import ViewOptions
 from deferred.spark.engine import Engine
 from deferred.sql.bind import bind
@@ -93,6 +93,34 @@ def costs_of(context: Any, changed: int, rows: int | None = 1_000_000, **view: A
         size = None if rows is None else {"t": TableSize(rows, 10 * rows)}
         patch.setattr(costs, "sizes", lambda context, definition: size)
         return choose(context, given, PLAIN, Logs({}, {"t": changed}))
+
+
+@pytest.mark.parametrize(
+    ("policy", "changed", "there", "chosen"),
+    [
+        ("auto", 1_000, True, SELF),
+        ("auto", 900_000, True, CHECKED),
+        ("auto", 900_000, False, SELF),
+        ("incremental", 900_000, True, SELF),
+    ],
+)
+def test_a_view_without_base_tables_is_recomputed_if_that_costs_less(
+    context: Any, monkeypatch: pytest.MonkeyPatch, policy: str, changed: int, there: bool, chosen: Any
+) -> None:
+    class Source:
+        def __init__(self, *_: Any) -> None:
+            self.log = self
+
+        def missing_now(self) -> str | None:
+            return None if there else "part-0.parquet"
+
+    monkeypatch.setattr(costs, "sizes", lambda context, definition: {"t": TableSize(1_000_000, 10_000_000)})
+    monkeypatch.setattr(strategies, "source_of", Source)
+    given: Any = View(policy, f"{context.root}/v")
+    promised = replace(PLAIN, declared=Declared({"t": ("a",)}, {}))
+    choice = choose(context, given, promised, Logs({}, {"t": changed}))
+    assert choice.strategy is chosen
+    assert choice.costs.keys() == ({"self", "full"} if policy == "auto" else set())
 
 
 def record(context: Any, strategy: str, model: float, actual: float) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from sqlglot import exp
@@ -182,6 +185,30 @@ def test_delete_and_rederive_agrees_with_counting(query: Plan, state: dict[str, 
     found = outcome(differentiate(recursion, tables), state, changes, kept_at(recursion, past))
     assert found.change == run_program(differentiate(Distinct(query), tables), state, changes)
     assert found.supports == kept_at(recursion, state)
+
+
+def test_example_1_1_hops_are_overestimated_and_put_back() -> None:
+    """Gupta, Mumick, Subrahmanian 1993: without (a, b), (a, c) and (a, e) may be gone; (a, c) goes through d, too."""
+    a, b, c, d, e = range(1, 6)
+    links = Counter([(a, b), (b, c), (b, e), (a, d), (d, c)])
+    db = Database({"link": (("s", "int"), ("d", "int"))})
+    db.replace("link", links)
+    hop = db.bind("SELECT r1.s, r2.d FROM link r1, link r2 WHERE r1.d = r2.s")
+    assert db.evaluate(hop) == Counter({(a, c): 2, (a, e): 1})
+    view = replace(hop, plan=as_recursion(hop.plan), types={**hop.types, "x0": "int", "x1": "int"})
+    db.keep(view)
+    db.log("link", {(a, b): -1})
+    db.replace("link", links - Counter([(a, b)]))
+    assert db.delta(view, ["link"]) == {(a, e): -1}
+    (recursion,) = db._program(view, frozenset(["link"])).recursions
+    assert recursion.overestimated is not None
+    assert recursion.deleted is not None
+    overestimated, deleted = (
+        db._bag(f'SELECT * FROM "{name}"') for name in (recursion.overestimated, recursion.deleted)
+    )
+    assert overestimated == Counter([(a, c), (a, e)])
+    assert overestimated - deleted == Counter([(a, c)])
+    db.close()
 
 
 # ---- rounds
