@@ -1,7 +1,11 @@
-"""What the crashes have shown, in a file, so that a run that is stopped goes on where it was."""
+"""What the crashes have shown, in a file, so that a run that is stopped goes on where it was.
+
+Each line says which code it is about: lines of other code are kept, and count for nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections import Counter
@@ -11,17 +15,31 @@ from typing import Any
 
 from tests.reliability.crashes import Case, Crashes
 
+ROOT = Path(__file__).parents[2]
+
+
+def code() -> str:
+    """What `deferred` and the crashes are made of: a hash of the files as they are, committed or not."""
+    digest = hashlib.sha256()
+    for folder in ("deferred", "tests/reliability"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(f"{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
 
 class Results:
     """Lines of JSON: what an operation does when nothing is killed, and what each crash has led to."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._code = code()
         self._lock = threading.Lock()
         self._expected: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
         self._found: dict[Case, str | None] = {}
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
             value = json.loads(line)
+            if value.get("code") != self._code:
+                continue
             if "case" in value:
                 self._found[Case(**value["case"])] = value["problem"]
             else:
@@ -68,4 +86,4 @@ class Results:
         with self._lock:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(value) + "\n")
+                file.write(json.dumps({"code": self._code, **value}) + "\n")

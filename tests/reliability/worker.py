@@ -104,6 +104,9 @@ def _perform(job: Job) -> str:
         operations.prepare(Path(job.folder), job.remote)
         return "done"
     operation = operations.OPERATIONS[job.operation]
+    if operation.given and not job.afterwards:
+        with operations.opened(Path(job.folder), job.metadata_url, job.remote) as wh:
+            operation.given(wh)
     if job.failpoint:
         os.environ[failpoints.VARIABLE] = job.failpoint
     with operations.opened(Path(job.folder), job.metadata_url, job.remote) as wh:
