@@ -274,6 +274,13 @@ OPERATIONS: dict[str, Operation] = {
 # ---- afterwards
 
 
+def settled(wh: Warehouse) -> dict[str, Any]:
+    """What is there as soon as everything has been noted and cleaned up."""
+    wh.sync()
+    wh.gc(retain_hours=0)
+    return state(wh)
+
+
 def carry_on(wh: Warehouse, operation: Operation) -> dict[str, Any]:
     """The history goes on: a transaction, a foreign commit, refreshes. Returns what must equal a run without a crash."""
     wh.sync()
