@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +163,10 @@ def _two_commits(wh: Warehouse) -> None:
         wh.sync()
 
 
-def _backfill(wh: Warehouse) -> None:
+def _two_steps(wh: Warehouse) -> tuple[datetime, datetime, timedelta]:
+    """Two steps that end with the last commit: at the end of the first one the one before has been made."""
     first, last = (commit.timestamp for commit in wh.commits("t")[-2:])
-    wh.backfill("v", first, last, (last - first) / 2)
+    return first, last, (last - first) / 2
 
 
 def _many(wh: Warehouse) -> None:
@@ -172,11 +174,6 @@ def _many(wh: Warehouse) -> None:
     _, failed = wh.side_by_side(["v", "named", "over", "good"], wh.refresh)
     for error in failed.values():
         raise error
-
-
-def _replay(wh: Warehouse) -> None:
-    commits = wh.commits("r")
-    wh.replay("gone", commits[0].timestamp, commits[-1].timestamp, "24h")
 
 
 def _alter(wh: Warehouse) -> None:
@@ -244,7 +241,7 @@ OPERATIONS: dict[str, Operation] = {
     "refresh, tree join": Operation(lambda wh: wh.refresh("good"), views=("good",)),
     "refresh, recursive": Operation(lambda wh: wh.refresh("reached"), views=("reached",)),
     "refresh, many": Operation(_many, views=("v", "named", "over", "good")),
-    "backfill": Operation(_backfill, given=_two_commits),
+    "backfill": Operation(lambda wh: wh.backfill("v", *_two_steps(wh)), given=_two_commits),
     "rebuild": Operation(lambda wh: wh.rebuild("v")),
     "create": Operation(lambda wh: wh.create_view("made", GROUPS, scenario="differential"), views=("made",)),
     "replace": Operation(_replace, views=("gone",)),
@@ -266,7 +263,7 @@ OPERATIONS: dict[str, Operation] = {
     "refresh, other sources": Operation(_sources_changed, lambda wh: wh.refresh("sources"), views=("sources",)),
     "ingest": Operation(_ingest, views=("sources",)),
     "recover": Operation(_recover, lambda wh: wh.recover()),
-    "replay": Operation(_replay, views=("gone",)),
+    "replay": Operation(lambda wh: wh.replay("v", *_two_steps(wh)), given=_two_commits),
     "gc": Operation(lambda wh: wh.gc(retain_hours=0)),
 }
 
@@ -347,8 +344,8 @@ def leases(wh: Warehouse) -> list[str]:
     from deferred.metadata.models import LeaseRow
 
     with wh._context.metadata._database.read() as session:
-        held = session.scalars(select(LeaseRow)).all()
-        return sorted(lease.name for lease in held if not is_dead(lease.owner.rsplit("-", 1)[0]))
+        held = session.scalars(select(LeaseRow).where(LeaseRow.owner != "")).all()
+        return sorted(lease.name for lease in held if not is_dead(lease.owner))
 
 
 def environment() -> dict[str, str]:
