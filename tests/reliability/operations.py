@@ -344,8 +344,9 @@ def leases(wh: Warehouse) -> list[str]:
     from deferred.metadata.models import LeaseRow
 
     with wh._context.metadata._database.read() as session:
-        held = session.scalars(select(LeaseRow).where(LeaseRow.owner != "")).all()
-        return sorted(lease.name for lease in held if not is_dead(lease.owner))
+        names = list(session.scalars(select(LeaseRow.name)))
+    held = filter(None, map(wh._context.metadata.leases.holder, names))
+    return sorted(lease.name for lease in held if not is_dead(lease.owner))
 
 
 def environment() -> dict[str, str]:
