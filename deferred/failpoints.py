@@ -16,6 +16,7 @@ VARIABLE = "DEFERRED_FAILPOINT"
 effect, counted from 1. FILE:NUMBER+SECONDS: kill it that long after the effect has begun."""
 
 _reached = 0
+_counting = threading.Lock()
 
 
 def active() -> bool:
@@ -26,17 +27,20 @@ def active() -> bool:
 def reached(name: str) -> None:
     """Announce that a durable effect is about to be made.
 
-    Only the main thread is counted: another one, which renews leases, does so at moments that no test can repeat.
+    Threads that work on several views side by side are all counted. A daemon is not: it only accompanies the work, as
+    the one that renews leases does, at moments that no test can repeat.
     """
     global _reached
-    if not active() or threading.current_thread() is not threading.main_thread():
+    if not active() or threading.current_thread().daemon:
         return
-    _reached += 1
     file, _, wanted = os.environ[VARIABLE].partition(":")
-    with open(file, "a", encoding="utf-8") as names:
-        names.write(f"{name}\n")
     number, _, seconds = wanted.partition("+")
-    if not number or int(number) != _reached:
+    with _counting:
+        _reached += 1
+        is_wanted = number != "" and int(number) == _reached
+        with open(file, "a", encoding="utf-8") as names:
+            names.write(f"{name}\n")
+    if not is_wanted:
         return
     if seconds:
         killing = threading.Timer(float(seconds), _kill)

@@ -25,6 +25,7 @@ from sqlglot import exp
 from deferred.algebra.bags import (
     BATCH,
     GONE,
+    alias,
     appended,
     column,
     insert_into,
@@ -53,7 +54,7 @@ from deferred.spark import bags
 from deferred.spark.at_driver import appended_at_driver
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
-from deferred.sql.dialect import delta_table
+from deferred.sql.dialect import cast, delta_table
 
 REWRITE_AFTER = 32
 """After this many appends a support or shared table is rewritten: a look at it reads the files of all of them."""
@@ -100,13 +101,19 @@ def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut,
         path, columns = support_path(view.workings, name), _columns(definition, plan)
         if not readable(path):
             remove_folder(path)
-        if not is_delta(path) or not _has(DeltaLog(path), columns):
+        if not is_delta(path):
             created = _mark(context, view, name, operation, batch, True)
             bags.create_again(
                 context.engine, path, columns, replace(created, application=f"{created.application}-created")
             )
         rows = filling.rows(name, plan, batch)
-        _commit(context, view, name, operation, batch, overwrite(delta_table(path), _names(plan.columns), rows), True)
+        if _has(DeltaLog(path), columns):
+            statement = overwrite(delta_table(path), _names(plan.columns), rows)
+            _commit(context, view, name, operation, batch, statement, True)
+        else:
+            typed = select([alias(cast(column(name), type_), name) for name, type_ in columns], rows)
+            bags.replace(context.engine, path, columns, typed, _mark(context, view, name, operation, batch, True))
+            confirm(path, "support", operation)
         filling.made[name] = delta_table(path, DeltaLog(path).version)
 
 

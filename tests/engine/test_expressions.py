@@ -12,6 +12,7 @@ from deferred.spark.engine import Engine, ddl
 from deferred.sql.bind import bind
 from deferred.sql.render import ReadableLeaves, Renderer
 from deferred.sql.types import Types
+from tests.engine.support import assert_fresh
 
 EXPRESSIONS = (Path(__file__).parent.parent / "sql" / "expressions.txt").read_text(encoding="utf-8").splitlines()
 TOGETHER = 30
@@ -81,3 +82,23 @@ def survive(spark: Any, chosen: list[str]) -> None:
         for left, right in zip(wanted.collect(), found.collect(), strict=True):
             for number, expression in enumerate(chosen):
                 assert plain(left[number]) == plain(right[number]), expression
+
+
+def test_collections_of_no_rows_are_empty(tables: Any) -> None:
+    """SORT_ARRAY(COLLECT_LIST(…)) of no rows is [], and SIZE of it 0, in a correlated subquery too: never NULL."""
+    wh = tables
+    found = "FROM t WHERE t.a = r.a"
+    wh.create_view(
+        "v",
+        f"SELECT r.a, (SELECT SORT_ARRAY(COLLECT_LIST(t.d)) {found}) AS l, (SELECT SIZE(COLLECT_SET(t.d)) {found}) AS n, "
+        f"(SELECT SIZE(SORT_ARRAY(COLLECT_LIST(t.d))) + COUNT(*) {found}) AS m FROM r",
+        refresh_policy="incremental_strict",
+    )
+    for statement in (
+        "DELETE FROM t WHERE a = 1",
+        "INSERT INTO r VALUES (7, 7, 'alone')",
+        "INSERT INTO t VALUES (7, 1)",
+    ):
+        wh.sql(statement)
+        wh.refresh("v")
+        assert_fresh(wh, "v")

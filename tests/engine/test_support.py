@@ -103,6 +103,19 @@ def test_a_move_without_its_batch_is_undone(warehouse: Any, sales: str, monkeypa
     _rows(warehouse, sales, "items")
 
 
+def test_a_table_of_an_earlier_version_is_filled_again(warehouse: Any, sales: str) -> None:
+    """It has other columns; after one recomputation the view is incremental again."""
+    record = warehouse.create_view("items", QUERY, refresh_policy="incremental_strict")
+    kept = f"{record.workings}/support1"
+    shutil.rmtree(kept)
+    warehouse.spark.sql(f"CREATE TABLE delta.{quoted(kept)} (item INT, old BIGINT) USING delta")
+    for number, strategy in enumerate(("full", "incremental")):
+        warehouse.spark.sql(f"INSERT INTO delta.{quoted(sales)} VALUES (1, {number}, NULL)")
+        assert warehouse.refresh("items").strategy == strategy
+        warehouse.verify("items")
+        _rows(warehouse, sales, "items")
+
+
 def test_kept_values_are_compared_bit_by_bit(warehouse: Any, tmp_path: Any) -> None:
     path = make(
         warehouse.spark,

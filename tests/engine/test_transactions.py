@@ -99,6 +99,28 @@ def test_what_does_not_resolve_is_refused_before_anything_runs(shared: Any, begi
     assert state_of(shared) == before
 
 
+def test_intervals_and_maps_in_a_transaction_that_is_undone_and_in_one_that_is_not(
+    warehouse: Any, tmp_path: Path
+) -> None:
+    """`ts - INTERVAL 1 DAY 2 HOURS` takes both parts away; and maps, which no MERGE can compare, are undone."""
+    wh = warehouse
+    values = "(1, TIMESTAMP '2026-03-02 01:00:00', MAP('k', 1)), (2, TIMESTAMP '2026-03-02 03:00:00', MAP('k', NULL)), "
+    path = make(wh.spark, tmp_path / "e", "id INT, ts TIMESTAMP, m MAP<STRING, INT>", values + "(3, NULL, NULL)")
+    wh.track("e", path)
+    before = bag(wh.spark.table(f"delta.`{path}`"))
+    early = "ts - INTERVAL 1 DAY 2 HOURS < TIMESTAMP '2026-03-01 00:00:00'"
+    with refused(TransactionError, "nothing is changed"), wh.transaction() as tx:
+        tx.insert("e", [{"id": 4, "m": {"new": 4}}])
+        tx.update("e", {"m": "MAP('k', 2)"}, "id < 3")
+        tx.delete("e", early)
+        tx.update("e", {"id": "CAST(MAP_KEYS(m)[0] AS INT)"}, "id = 4")
+    assert wh.transactions() == []
+    assert bag(wh.spark.table(f"delta.`{path}`")) == before
+    with wh.transaction() as tx:
+        tx.delete("e", early)
+    assert {row.id for row in wh.spark.table(f"delta.`{path}`").collect()} == {2, 3}
+
+
 def test_an_exception_in_the_block_changes_nothing(shared: Any) -> None:
     before = state_of(shared)
     with dying(), shared.transaction() as tx:

@@ -49,6 +49,9 @@ def main() -> int:
     parser.add_argument("--operation", action="append", choices=OPERATIONS, help="only these; all by default")
     parser.add_argument("--database", action="append", choices=["sqlite", "postgresql"], help="only these")
     parser.add_argument("--minutes", type=float, default=None, help="stop after this long; another run goes on there")
+    parser.add_argument(
+        "--carry-on", type=float, default=1.0, help="the share of crashes after which the history goes on"
+    )
     parser.add_argument("--seed", type=int, default=1, help="the order in which the crashes are made")
     parser.add_argument("--results", type=Path, default=Path("build/reliability.jsonl"), help="what was found so far")
     arguments = parser.parse_args()
@@ -58,39 +61,48 @@ def main() -> int:
     results = Results(arguments.results)
     with opened("postgresql" in databases) as crashes, ThreadPoolExecutor(2) as pool:
         results.remember(crashes)
+        crashes.carried_on = arguments.carry_on
         workers = [crashes, replace(crashes, worker=Worker())]
-        for database in databases:
-            # One crash of every operation first, so that a run that is stopped has seen all of them.
-            first = [(name, database, arguments.seed, results, deadline) for name in names]
-            cases = [case for found in pool.map(_begin, workers * len(first), first) for case in found]
-            random.Random(arguments.seed).shuffle(cases)
-            todo = [case for case in cases if not results.has(case)]
-            list(pool.map(_run, workers * len(todo), todo, [results] * len(todo), [deadline] * len(todo)))
+        # One crash of every operation on each database first, so that a run that is stopped has seen all of them.
+        random.Random(arguments.seed).shuffle(names)
+        first = [(name, databases, arguments.seed, results, deadline) for name in names]
+        cases = [case for found in pool.map(_begin, workers * len(first), first) for case in found]
+        random.Random(arguments.seed).shuffle(cases)
+        todo = [case for case in cases if not results.has(case)]
+        list(pool.map(_run, workers * len(todo), todo, [results] * len(todo), [deadline] * len(todo)))
         workers[1].worker.close()
     print(results.figures(arguments.seed))
     return 1 if results.violations else 0
 
 
-def _begin(crashes: Crashes, what: tuple[str, str, int, Results, float]) -> list[Case]:
-    """Learn what an operation does, and make one of its crashes; returns all of them."""
-    name, database, seed, results, deadline = what
+def _begin(crashes: Crashes, what: tuple[str, list[str], int, Results, float]) -> list[Case]:
+    """Learn what an operation does, and make one of its crashes on each database; returns all of them."""
+    name, databases, seed, results, deadline = what
     if time.monotonic() > deadline:
         return []
-    cases = crashes.cases(name, database)
+    try:
+        cases = [crashes.cases(name, database) for database in databases]
+    except Exception as error:
+        print(f"VIOLATION {name}, which nothing has killed: {error!r}", flush=True)
+        results.add(Case(name, databases[0], 0, "none"), repr(error))
+        return []
     results.learned(crashes)
-    if not any(results.has(case) for case in cases):
-        _run(crashes, random.Random(f"{seed} {name}").choice(cases), results, deadline)
-    return cases
+    for of in cases:
+        if not any(results.has(case) for case in of):
+            _run(crashes, random.Random(f"{seed} {name} {of[0].database}").choice(of), results, deadline)
+    return [case for of in cases for case in of]
 
 
 def _run(crashes: Crashes, case: Case, results: Results, deadline: float) -> None:
     if time.monotonic() > deadline:
         return
+    begun = time.monotonic()
     try:
         problem = crashes.violation(case)
     except Exception as error:
         problem = repr(error)
-    print(f"{'VIOLATION' if problem else 'ok       '} {case}" + (f"\n{problem}" if problem else ""), flush=True)
+    said = f"{'VIOLATION' if problem else 'ok       '} {time.monotonic() - begun:3.0f} s  {case}"
+    print(said + (f"\n{problem}" if problem else ""), flush=True)
     results.add(case, problem)
 
 

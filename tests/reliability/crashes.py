@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import signal
 import uuid
@@ -25,17 +26,23 @@ DURING = 0.3
 
 @dataclass(frozen=True)
 class Case:
-    """One crash: which operation, on which database, at which of its effects, counted from 1."""
+    """One crash: which operation, on which database, at which of its effects, counted from 1.
+
+    What is there when it was repeated is compared, or if it `carries_on`, what is there when the history has gone on: that
+    takes several times as long.
+    """
 
     operation: str
     database: str
     number: int
     effect: str
     during: bool = False
+    carries_on: bool = True
 
     def __str__(self) -> str:
         place = "during" if self.during else "before"
-        return f"{self.operation} on {self.database}, {place} effect {self.number} ({self.effect})"
+        more = ", carried on" if self.carries_on else ""
+        return f"{self.operation} on {self.database}, {place} effect {self.number} ({self.effect}){more}"
 
 
 @dataclass
@@ -47,8 +54,12 @@ class Crashes:
     postgres: str | None
     """The address of a PostgreSQL server; without it, only SQLite is used."""
     worker: Worker = field(default_factory=Worker)
-    known: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = field(default_factory=dict)
-    """For operation and database: its effects, and the state after it and what follows, when nothing is killed."""
+    carried_on: float = 1.0
+    """The share of the crashes after which the history goes on, drawn by what they are."""
+    known: dict[str, list[str]] = field(default_factory=dict)
+    """The effects of an operation when nothing is killed: on SQLite, and so on every database."""
+    states: dict[tuple[str, bool], dict[str, Any]] = field(default_factory=dict)
+    """The state after it, without or with what follows."""
 
     @property
     def databases(self) -> list[str]:
@@ -68,37 +79,52 @@ class Crashes:
 
     def cases(self, operation: str, database: str) -> list[Case]:
         """Every crash of an operation: before each of its effects, after the last, and during each that Spark makes."""
-        effects, _ = self.expected(operation, database)
-        return [Case(operation, database, *place) for place in self.crashes_at(effects)]
+        places = self.crashes_at(self.effects(operation))
+        return [
+            Case(operation, database, *place, random.Random(f"{operation} {place}").random() < self.carried_on)
+            for place in places
+        ]
 
     @staticmethod
     def crashes_at(effects: list[str]) -> list[tuple[int, str, bool]]:
         before = [(number, name, False) for number, name in enumerate([*effects, "end"], start=1)]
         return before + [(number, name, True) for number, name, _ in before if name.startswith(("Delta:", "staged"))]
 
-    def expected(self, operation: str, database: str) -> tuple[list[str], dict[str, Any]]:
-        """The effects of an operation, and the state after it and what follows, when nothing is killed."""
-        if (operation, database) not in self.known:
-            with self._copied(database) as job:
-                trace = Path(job.folder) / "effects"
-                ran = self.worker.run(replace(job, operation=operation, failpoint=str(trace)))
-                assert ran["status"] == 0, ran["answer"]
-                effects = trace.read_text(encoding="utf-8").splitlines()[:-1]
-                after = self.worker.run(replace(job, operation=operation, afterwards=True))
-                assert after["status"] == 0, after["answer"]
-            self.known[operation, database] = effects, json.loads(after["answer"])["state"]
-        return self.known[operation, database]
+    def effects(self, operation: str) -> list[str]:
+        """The effects of an operation when nothing is killed."""
+        if operation not in self.known:
+            self.learn(operation, carries_on=False)
+        return self.known[operation]
+
+    def expected(self, operation: str, carries_on: bool) -> dict[str, Any]:
+        """The state after an operation, and what follows if it does, when nothing is killed."""
+        if (operation, carries_on) not in self.states:
+            self.learn(operation, carries_on)
+        return self.states[operation, carries_on]
+
+    def learn(self, operation: str, carries_on: bool) -> None:
+        """Run an operation without a crash."""
+        with self._copied("sqlite") as job:
+            trace = Path(job.folder) / "effects"
+            ran = self.worker.run(replace(job, operation=operation, failpoint=str(trace)))
+            assert ran["status"] == 0, ran["answer"]
+            effects = trace.read_text(encoding="utf-8").splitlines()[:-1]
+            after = self.worker.run(replace(job, operation=operation, afterwards=True, carries_on=carries_on))
+            assert after["status"] == 0, after["answer"]
+        self.known.setdefault(operation, effects)
+        self.states[operation, carries_on] = json.loads(after["answer"])["state"]
 
     def violation(self, case: Case) -> str | None:
         """Crash, repeat, carry on; returns what differs from the run without a crash."""
-        _, wanted = self.expected(case.operation, case.database)
+        wanted = self.expected(case.operation, case.carries_on)
         with self._copied(case.database) as job:
             moment = f"{case.number}+{DURING}" if case.during else str(case.number)
             crash = replace(job, operation=case.operation, failpoint=f"{job.folder}/effects:{moment}")
             died = self.worker.run(crash)
             if died["status"] != -signal.SIGKILL and not (case.during and died["status"] == 0):
                 return f"it did not die: {died}"
-            after = self.worker.run(replace(job, operation=case.operation, afterwards=True))
+            again = replace(job, operation=case.operation, afterwards=True, carries_on=case.carries_on)
+            after = self.worker.run(again)
             if after["status"] != 0:
                 return str(after["answer"])
             answer = json.loads(after["answer"])

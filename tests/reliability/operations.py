@@ -6,7 +6,9 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from deferred import DeferredError, Warehouse
+from deferred.errors import TransactionError
 from deferred.log.delta_log import DeltaLog
-from deferred.maintenance import files
-from deferred.sql.viewfile import parse_view
 from tests.engine.support import bag
+from tests.reliability.between import before_statement
 
 GROUPS = "SELECT r.a, COUNT(*) AS n, SUM(t.d) AS total FROM r JOIN t ON r.a = t.a GROUP BY r.a"
 TABLES = {
@@ -31,16 +33,24 @@ TABLES = {
     "handed": (None, "a INT", "(1), (2)"),
 }
 """Each table with its log, or None where it is not tracked; its columns and rows."""
-VIEWS = {
-    "v": ("combined", GROUPS),
-    "bag": ("immediate", "SELECT a, s FROM r WHERE b IS NOT NULL"),
-    "named": ("combined", "SELECT s, COUNT(*) AS n FROM h GROUP BY s"),
-    "gone": ("base_log", "SELECT a, s FROM r"),
+VIEWS: dict[str, tuple[str, dict[str, str]]] = {
+    "v": (GROUPS, {}),
+    "bag": ("SELECT a, s FROM r WHERE b IS NOT NULL", {"scenario": "immediate"}),
+    "named": ("SELECT s, COUNT(*) AS n FROM h GROUP BY s", {}),
+    "gone": ("SELECT a, s FROM r", {"scenario": "base_log"}),
     "sources": (
-        "combined",
         "SELECT p.a, p.s, k.s AS stamped, e.state FROM plain p JOIN stamped k ON p.a = k.a LEFT JOIN events e ON e.a = p.a",
+        {},
+    ),
+    "over": ("SELECT n, COUNT(*) AS keys FROM v GROUP BY n", {}),
+    "alone": ("SELECT r.s, MAX(t.d) AS most FROM r JOIN t ON r.a = t.a GROUP BY r.s", {"maintain": "self"}),
+    "good": ("SELECT DISTINCT h.s FROM h JOIN r ON h.a = r.a JOIN t ON t.a = r.a", {"maintain": "tree"}),
+    "reached": (
+        "WITH RECURSIVE way AS (SELECT a, b FROM r UNION SELECT w.a, r.b FROM way w JOIN r ON w.b = r.a) SELECT * FROM way",
+        {},
     ),
 }
+"""Each view with its query and options."""
 
 
 def prepare(folder: Path, remote: str) -> None:
@@ -57,8 +67,8 @@ def prepare(folder: Path, remote: str) -> None:
         events.mkdir()
         (events / "0.json").write_text(_event("r", 1, "new", 100), encoding="utf-8")
         wh.track("events", events, key=["a"], log="debezium", columns="a INT, state STRING")
-        for name, (scenario, sql) in VIEWS.items():
-            wh.create_view(name, sql, scenario=scenario)
+        for name, (sql, options) in VIEWS.items():
+            wh.create_view(name, sql, **options)
         with wh.transaction() as tx:
             tx.insert("t", [(1, 9), (2, 1)])
             tx.delete("r", "a = 2")
@@ -82,10 +92,14 @@ def write(wh: Warehouse, table: str, statement: str) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is killed. `again` is what a user does after the crash: by default the same; it may find that all is done."""
+    """What is killed. `again` is what a user does after the crash: by default the same; it may find that all is done.
+
+    `given` comes before, and is never killed.
+    """
 
     run: Callable[[Warehouse], Any]
     again: Callable[[Warehouse], Any] | None = None
+    given: Callable[[Warehouse], Any] | None = None
     views: tuple[str, ...] = ("v",)
     """The views that are refreshed and verified afterwards."""
 
@@ -123,13 +137,43 @@ def _hand_over(wh: Warehouse) -> None:
 
 
 def _replace(wh: Warehouse) -> None:
-    text = "CREATE OR REPLACE MATERIALIZED VIEW gone WITH (scenario = 'combined') AS SELECT DISTINCT a FROM r"
-    files.create(wh, parse_view(text))
+    wh.replace_view("gone", "SELECT DISTINCT a FROM r", scenario="combined")
 
 
-def _replay(wh: Warehouse) -> None:
-    commits = wh.commits("r")
-    wh.replay("gone", commits[0].timestamp, commits[-1].timestamp, "24h")
+def _stuck(wh: Warehouse) -> None:
+    """A transaction that fails and cannot be undone: another job has changed the row that it has inserted."""
+
+    def meddle() -> None:
+        write(wh, "r", "UPDATE {} SET s = 'meddled' WHERE s = 'stuck'")
+
+    with suppress(TransactionError), before_statement("MERGE INTO", meddle), wh.transaction() as tx:
+        tx.insert("r", [(1, 9, "stuck")])
+        tx.insert("t", [(1, 9)])
+        tx.update("r", {"b": "CAST(s AS INT)"})
+    assert len(wh.transactions()) == 1
+
+
+def _resolve(how: str) -> Callable[[Warehouse], Any]:
+    return lambda wh: [wh.resolve_transaction(transaction.id, how) for transaction in wh.transactions()]
+
+
+def _two_commits(wh: Warehouse) -> None:
+    for number in (5, 6):
+        write(wh, "t", f"INSERT INTO {{}} VALUES ({number - 4}, {number})")
+        wh.sync()
+
+
+def _two_steps(wh: Warehouse) -> tuple[datetime, datetime, timedelta]:
+    """Two steps that end with the last commit: at the end of the first one the one before has been made."""
+    first, last = (commit.timestamp for commit in wh.commits("t")[-2:])
+    return first, last, (last - first) / 2
+
+
+def _many(wh: Warehouse) -> None:
+    """As `deferred refresh --all`: several views at the same time, each in a thread of its own."""
+    _, failed = wh.side_by_side(["v", "named", "over", "good"], wh.refresh)
+    for error in failed.values():
+        raise error
 
 
 def _alter(wh: Warehouse) -> None:
@@ -176,9 +220,13 @@ def _path(wh: Warehouse, table: str) -> Path:
 OPERATIONS: dict[str, Operation] = {
     "track": Operation(lambda wh: wh.track("fed", _path(wh, "fed")), views=()),
     "track, log handed over": Operation(lambda wh: wh.track("handed", _path(wh, "handed"), log="table"), views=()),
+    "track_all": Operation(lambda wh: wh.track_all(_path(wh, "")), views=()),
     "untrack": Operation(lambda wh: wh.untrack("spare"), views=()),
     "transaction": Operation(_transaction, _transaction_again, views=("v", "bag")),
     "transaction that is undone": Operation(_failing, views=("v", "bag")),
+    "transaction, one statement": Operation(lambda wh: wh.sql("UPDATE t SET d = 7 WHERE a = 2"), views=("v", "bag")),
+    "resolve, undo": Operation(_resolve("undo"), given=_stuck, views=("v", "bag")),
+    "resolve, keep": Operation(_resolve("keep"), given=_stuck, views=("v", "bag")),
     "append_changes": Operation(_hand_over, views=("named",)),
     "sync": Operation(lambda wh: wh.sync()),
     "propagate": Operation(lambda wh: wh.propagate("v")),
@@ -186,6 +234,14 @@ OPERATIONS: dict[str, Operation] = {
     "refresh": Operation(lambda wh: wh.refresh("v")),
     "refresh, partial first": Operation(lambda wh: wh.refresh("v", order="partial_first")),
     "refresh, recomputed": Operation(lambda wh: wh.refresh("v", full=True)),
+    "refresh, over a view": Operation(
+        lambda wh: wh.refresh("over"), given=lambda wh: wh.refresh("v"), views=("v", "over")
+    ),
+    "refresh, self-maintained": Operation(lambda wh: wh.refresh("alone"), views=("alone",)),
+    "refresh, tree join": Operation(lambda wh: wh.refresh("good"), views=("good",)),
+    "refresh, recursive": Operation(lambda wh: wh.refresh("reached"), views=("reached",)),
+    "refresh, many": Operation(_many, views=("v", "named", "over", "good")),
+    "backfill": Operation(lambda wh: wh.backfill("v", *_two_steps(wh)), given=_two_commits),
     "rebuild": Operation(lambda wh: wh.rebuild("v")),
     "create": Operation(lambda wh: wh.create_view("made", GROUPS, scenario="differential"), views=("made",)),
     "replace": Operation(_replace, views=("gone",)),
@@ -207,12 +263,19 @@ OPERATIONS: dict[str, Operation] = {
     "refresh, other sources": Operation(_sources_changed, lambda wh: wh.refresh("sources"), views=("sources",)),
     "ingest": Operation(_ingest, views=("sources",)),
     "recover": Operation(_recover, lambda wh: wh.recover()),
-    "replay": Operation(_replay, views=("gone",)),
+    "replay": Operation(lambda wh: wh.replay("v", *_two_steps(wh)), given=_two_commits),
     "gc": Operation(lambda wh: wh.gc(retain_hours=0)),
 }
 
 
 # ---- afterwards
+
+
+def settled(wh: Warehouse) -> dict[str, Any]:
+    """What is there as soon as everything has been noted and cleaned up."""
+    wh.sync()
+    wh.gc(retain_hours=0)
+    return state(wh)
 
 
 def carry_on(wh: Warehouse, operation: Operation) -> dict[str, Any]:
@@ -281,8 +344,9 @@ def leases(wh: Warehouse) -> list[str]:
     from deferred.metadata.models import LeaseRow
 
     with wh._context.metadata._database.read() as session:
-        held = session.scalars(select(LeaseRow)).all()
-        return sorted(lease.name for lease in held if not is_dead(lease.owner.rsplit("-", 1)[0]))
+        names = list(session.scalars(select(LeaseRow.name)))
+    held = filter(None, map(wh._context.metadata.leases.holder, names))
+    return sorted(lease.name for lease in held if not is_dead(lease.owner))
 
 
 def environment() -> dict[str, str]:

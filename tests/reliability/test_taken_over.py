@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,9 @@ import pytest
 from deferred import Warehouse
 from deferred.errors import InvalidInputError, LeaseLostError, TransactionError
 from deferred.log import undo as undoing
-from deferred.spark import driver, engine
-from deferred.spark.engine import Engine
 from tests.engine.conftest import made, tables  # noqa: F401
 from tests.engine.support import assert_fresh, bag, commits, dying, dying_after, refused
+from tests.reliability.between import before_commit, before_statement
 
 pytestmark = pytest.mark.skipif(
     "DEFERRED_TEST_TAKEN_OVER" not in os.environ, reason="takes minutes; run it with DEFERRED_TEST_TAKEN_OVER=1"
@@ -38,52 +35,6 @@ def location(wh: Any, name: str) -> str:
 
 def status(wh: Any, name: str) -> dict[str, Any]:
     return dict(next(view for view in wh.status() if view["name"] == name))
-
-
-@contextmanager
-def before_statement(word: str, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` once, when a commit to a place has passed all checks and is about to be made, by Spark or the driver.
-
-    The driver has then opened the table already: what it knows of it is old when `act` has changed it.
-    """
-    run, write = engine._analyzed, driver._write
-    todo = [act]
-
-    def analyzed(spark: Any, statement: Any, *frames: Any) -> Any:
-        if todo and word in engine.statement_text(statement):
-            todo.pop()()
-        return run(spark, statement, *frames)
-
-    def written(table: Any, *more: Any, **how: Any) -> bool:
-        if todo and word in table.table_uri:
-            todo.pop()()
-        return write(table, *more, **how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_analyzed", analyzed)
-        patch.setattr(driver, "_write", written)
-        yield
-    assert not todo, f"nothing was about to be written to {word}"
-
-
-@contextmanager
-def before_commit(word: str, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` once, before a commit to a place is checked, whoever makes it."""
-    todo = [act]
-
-    def acting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def committing(self: Engine, target: Any, *more: Any, **how: Any) -> Any:
-            if todo and word in engine.statement_text(target):
-                todo.pop()()
-            return method(self, target, *more, **how)
-
-        return committing
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("commit", "append_rows", "replace_rows", "replace"):
-            patch.setattr(Engine, name, acting(getattr(Engine, name)))
-        yield
-    assert not todo, f"no commit to {word} was made"
 
 
 def test_a_late_worker_commits_nothing(tables: Any) -> None:  # noqa: F811

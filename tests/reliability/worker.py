@@ -34,7 +34,9 @@ class Job:
     failpoint: str | None = None
     """The value of failpoints.VARIABLE while the operation runs."""
     afterwards: bool = False
-    """Repeat the operation, carry on, and answer with the state; otherwise only run it."""
+    """Repeat the operation and answer with the state; otherwise only run it."""
+    carries_on: bool = False
+    """Before that, the history goes on."""
 
 
 class Worker:
@@ -104,12 +106,16 @@ def _perform(job: Job) -> str:
         operations.prepare(Path(job.folder), job.remote)
         return "done"
     operation = operations.OPERATIONS[job.operation]
+    if operation.given and not job.afterwards:
+        with operations.opened(Path(job.folder), job.metadata_url, job.remote) as wh:
+            operation.given(wh)
     if job.failpoint:
         os.environ[failpoints.VARIABLE] = job.failpoint
     with operations.opened(Path(job.folder), job.metadata_url, job.remote) as wh:
         if job.afterwards:
             repeated = operation.repeat(wh)
-            return json.dumps({"repeated": repeated, "state": operations.carry_on(wh, operation)})
+            state = operations.carry_on(wh, operation) if job.carries_on else operations.settled(wh)
+            return json.dumps({"repeated": repeated, "state": state})
         try:
             operation.run(wh)
         except DeferredError as error:
