@@ -451,6 +451,8 @@ _ROWS = {
     "MERGE": {"numTargetRowsInserted": 1, "numTargetRowsDeleted": 1, "numTargetRowsUpdated": 2},
 }
 """For each operation, the metrics that say how many rows its change feed has; an updated row is in it twice."""
+_APPENDED = "num_added_rows"
+"""The same of an append by delta-rs."""
 
 
 def _changed_rows(info: Mapping[str, Any]) -> int | None:
@@ -458,12 +460,16 @@ def _changed_rows(info: Mapping[str, Any]) -> int | None:
 
     >>> _changed_rows({"operation": "UPDATE", "operationMetrics": {"numUpdatedRows": "3"}})
     6
+    >>> _changed_rows({"operation": "WRITE", "operationMetrics": {"num_added_rows": 2, "num_removed_files": 0}})
+    2
     """
     operation, metrics = str(info.get("operation") or ""), info.get("operationMetrics") or {}
     if operation in _NO_ROWS:
         return 0
     wanted = _ROWS.get(operation, {})
     overwrites = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
+    if operation == "WRITE" and _APPENDED in metrics and not metrics.get("num_removed_files"):
+        return int(metrics[_APPENDED])
     if not wanted or overwrites or not set(wanted) <= set(metrics):
         return None
     return sum(times * int(metrics[name]) for name, times in wanted.items())
