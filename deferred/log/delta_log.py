@@ -375,10 +375,14 @@ class DeltaLog:
 
     def files(self, most: int) -> list[dict[str, Any]]:
         """The files of the table with their statistics; none where there are more than `most`."""
-        listed = None if "://" in self.location else last_checkpoint(self.location)
-        if listed is not None and int(listed.get("numOfAddFiles") or 0) > most:
-            return []
-        return self.files_at(self.version) if len(self._table.file_uris()) <= most else []
+        few = self.about_files <= most and len(self._table.file_uris()) <= most
+        return self.files_at(self.version) if few else []
+
+    @property
+    def about_files(self) -> int:
+        """About how many files the table had at its last checkpoint, by what that says; 0 where there is none."""
+        checkpoint = {} if "://" in self.location else last_checkpoint(self.location) or {}
+        return int(checkpoint.get("numOfAddFiles") or checkpoint.get("size") or 0)
 
     def row_count(self) -> int | None:
         """The number of rows by the statistics of the files, None where they are missing.

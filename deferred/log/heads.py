@@ -149,7 +149,7 @@ def last_checkpoint(location: str) -> Mapping[str, Any] | None:
             found = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "version" in found and "parts" not in found else None
+    return found if isinstance(found, dict) and "version" in found and not found.get("parts") else None
 
 
 def _checkpoint_file(version: int) -> str:

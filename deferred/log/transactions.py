@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+FILES = 20_000
+"""To a table with more files Spark appends, which has their list already; delta-rs would read it each time."""
+
+
 class Transaction:
     """Statements collected in a `with` block and run when it ends; nothing happens when the block raises."""
 
@@ -216,7 +220,7 @@ def _appended(context: Context, statement: Mapping[str, Any], mark: Mark) -> boo
         log = DeltaLog(location)
     except StorageError:
         return False
-    if log.partitions:  # Spark writes their values in its own way
+    if log.partitions or log.about_files > FILES:  # Spark writes partitions' values in its own way
         return False
     columns = log.columns
     if path is None:
