@@ -36,8 +36,15 @@ WHOLE_DIGITS = 18
 DOUBLE_DIGITS = 15
 """Every number with so many digits is a floating-point number of its own."""
 
-SETTINGS = frozenset({"spark.sql.session.timeZone", "spark.sql.ansi.enabled"})
-"""The settings of SQL on which the meaning of no value that is taken here depends, and that every session has."""
+SETTINGS = frozenset(
+    {
+        "spark.sql.session.timeZone",
+        "spark.sql.ansi.enabled",
+        "spark.sql.parquet.fieldId.read.enabled",
+        "spark.sql.parquet.fieldId.write.enabled",
+    }
+)
+"""The settings that sessions with Delta have, and on which the meaning of no value that is taken here depends."""
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")

@@ -82,7 +82,7 @@ def test_other_statements(text: str) -> None:
 
 
 def test_a_session_with_settings_of_its_own() -> None:
-    known = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
+    known = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.fieldId.read.enabled": "true"}
     assert values("VALUES (1)", [("c", "int")], **known) == [(1,)]
     for name in ("spark.sql.storeAssignmentPolicy", "spark.sql.parser.escapedStringLiterals"):
         assert values("VALUES (1)", [("c", "int")], **known, **{name: "x"}) is None
