@@ -157,7 +157,7 @@ def of_python(rows: Sequence[Sequence[Any]], columns: Columns) -> pa.Table | Non
     >>> of_python([("1", "a")], [("a", "int"), ("b", "string")]) is None
     True
     """
-    return None if len(rows) > HELD_ROWS else _table(rows, columns, _plain)
+    return _table(rows, columns, _plain) if 0 < len(rows) <= HELD_ROWS else None
 
 
 def _plain(value: Any, type_: str) -> Any:

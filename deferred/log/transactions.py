@@ -7,7 +7,7 @@ Each statement is one Delta commit that Delta makes at most once, so running the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred import failpoints
 from deferred.algebra.bags import column, insert_into, select
 from deferred.errors import (
     DeferredError,
@@ -65,12 +66,15 @@ class Transaction:
         target = self._target(name)
         engine = self._context.engine
         filled = source_of(self._context, target).log.filled
-        listed = rows if _is_frame(rows) or not isinstance(rows, Iterable) else list(rows)
-        given = None if filled or not isinstance(listed, list) else _given(listed, target)
-        if given is not None and given_rows.stage(given, self._staging):
-            self._add_staged(target, given.column_names, given.num_rows)
-            return
-        for part in frames(engine, listed, target, filled):
+        if isinstance(rows, Iterator):
+            rows = list(rows)
+        given = None if filled or _is_frame(rows) else _given(rows, target)
+        if given is not None:
+            failpoints.reached(f"staged rows for {target.name}")
+            if given_rows.stage(given, self._staging):
+                self._add_staged(target, given.column_names, given.num_rows)
+                return
+        for part in frames(engine, rows, target, filled):
             self._add_staged(target, staged(part, target, self._staging))
 
     def delete(self, name: str, where: str) -> None:
@@ -196,7 +200,7 @@ def _is_frame(rows: Any) -> bool:
     return hasattr(rows, "schema") or hasattr(rows, "to_dict")
 
 
-def _given(rows: list[Any], target: TableRecord) -> pa.Table | None:
+def _given(rows: Any, target: TableRecord) -> pa.Table | None:
     """Rows of plain values for a table; None where Spark must say what becomes of them."""
     return given_rows.of_python(matched(rows, [name for name, _ in target.columns], target.name), target.columns)
 
