@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred import failpoints
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.spark.driver import exact_type
@@ -233,12 +234,13 @@ def _fitting(value: Any, type_: str) -> Any:
     return value
 
 
-def stage(rows: pa.Table, path: str) -> bool:
-    """Write rows as the Parquet files that a statement reads; False where only Spark can write there."""
+def stage(rows: pa.Table, target: str, path: str) -> bool:
+    """Write rows for a table as the Parquet files that a statement reads; False where only Spark can write there."""
     from pyarrow import parquet
 
     if "://" in path:
         return False
+    failpoints.reached(f"staged rows for {target}")
     try:
         os.makedirs(path, exist_ok=True)
         parquet.write_table(rows, f"{path}/rows.parquet")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from deferred import failpoints
 from deferred.algebra.bags import column, insert_into, select
 from deferred.errors import (
     DeferredError,
@@ -69,11 +68,9 @@ class Transaction:
         if isinstance(rows, Iterator):
             rows = list(rows)
         given = None if filled or _is_frame(rows) else _given(rows, target)
-        if given is not None:
-            failpoints.reached(f"staged rows for {target.name}")
-            if given_rows.stage(given, self._staging):
-                self._add_staged(target, given.column_names, given.num_rows)
-                return
+        if given is not None and given_rows.stage(given, target.name, self._staging):
+            self._add_staged(target, given.column_names, given.num_rows)
+            return
         for part in frames(engine, rows, target, filled):
             self._add_staged(target, staged(part, target, self._staging))
 

@@ -111,7 +111,7 @@ def test_values_of_python(type_: str, value: Any, tmp_path: Path) -> None:
     rows = of_python([(value,)], columns)
     assert rows is not None
     assert rows.to_pylist() == [{"c": value}]
-    assert stage(rows, str(tmp_path / "staged"))
+    assert stage(rows, "t", str(tmp_path / "staged"))
     assert staged(str(tmp_path / "staged"), columns) == rows
     assert staged(str(tmp_path / "staged"), [("c", "array<int>")]) is None
     assert staged(str(tmp_path), columns) is None
