@@ -231,6 +231,7 @@ EFFECTS = {
             "metadata/database.py",
             "cli/project.py",
             "log/storage.py",
+            "log/given_rows.py",
             "maintenance/importing.py",
         },
         {

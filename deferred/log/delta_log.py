@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from deferred.algebra.nested import extends
 from deferred.errors import StorageError
 from deferred.log import object_store
+from deferred.log.heads import About, Heads, commit_file, last_checkpoint
 from deferred.log.storage import files_of
 from deferred.spark.engine import read_mark
 from deferred.sql.dialect import quoted
@@ -121,51 +122,77 @@ class _Opened:
 
 
 _OPENED = _Opened()
+_HEADS = Heads()
+
+
+_COUNTED: dict[str, tuple[str, int, int]] = {}
+"""For each table its id, and how many rows it had at a version."""
+COUNTED_COMMITS = 256
+"""After more commits than this, the files of a table are listed again to count its rows."""
 
 
 class DeltaLog:
     """The log of the Delta table at a location, up to the version that was the newest when it was opened."""
 
     def __init__(self, location: str) -> None:
+        self.location = location
+        found = _HEADS.version(location)
+        self.version = self._opened(None).version() if found is None else found
+        """The newest version when the table was first looked at."""
+
+    @cached_property
+    def _table(self) -> DeltaTable:
+        return self._opened(self.version)
+
+    def _opened(self, version: int | None) -> DeltaTable:
+        """The table at a version, the newest one by default, with the list of its files."""
         from deltalake.exceptions import DeltaError
 
-        self.location = location
         try:
-            self._table = _OPENED.table(location)
+            table = _OPENED.table(self.location)
+            return table if version in (None, table.version()) else _opened(self.location, version)
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(
-                f"{location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if its "
-                f"storage was out of reach; restore the table if it is gone."
+                f"{self.location} is not a Delta table that can be read: {str(error).splitlines()[0]}. Try again if "
+                f"its storage was out of reach; restore the table if it is gone."
             ) from None
 
+    @cached_property
+    def _about(self) -> About:
+        found = _HEADS.about(self.location, self.version)
+        if found is None:
+            found = _about(self._table)
+            _HEADS.learn(self.location, self.version, found)
+        return found
+
     @property
-    def version(self) -> int:
-        return int(self._table.version())
-
-    @cached_property
     def id(self) -> str:
-        return str(self._table.metadata().id)
+        return str(self._about.metadata["id"])
 
-    @cached_property
+    @property
     def partitions(self) -> tuple[str, ...]:
         """The columns by which the table is partitioned."""
-        return tuple(self._table.metadata().partition_columns)
+        return tuple(self._about.metadata.get("partitionColumns") or ())
 
-    @cached_property
+    @property
     def properties(self) -> dict[str, str]:
-        return dict(self._table.metadata().configuration)
+        return dict(self._about.metadata.get("configuration") or {})
 
-    @cached_property
+    @property
     def metadata(self) -> dict[str, Any]:
         """The columns with what belongs to them, the partitioning and the properties, named as in Delta's log."""
-        return _metadata_of(self._table)
+        return {
+            "schemaString": self._about.metadata["schemaString"],
+            "partitionColumns": list(self.partitions),
+            "configuration": self.properties,
+        }
 
     @cached_property
     def features(self) -> frozenset[str]:
         """The features of Delta that the table uses."""
-        protocol = self._table.protocol()
-        mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []  # before features had names
-        return frozenset([*mapped, *(protocol.reader_features or ()), *(protocol.writer_features or ())])
+        protocol = self._about.protocol
+        mapped = ["columnMapping"] if protocol.get("minReaderVersion") == 2 else []  # before features had names
+        return frozenset([*mapped, *(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())])
 
     @property
     def has_feed(self) -> bool:
@@ -174,13 +201,13 @@ class DeltaLog:
     @cached_property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """(name, type as DDL) of every column."""
-        fields = json.loads(self._table.schema().to_json())["fields"]
+        fields = json.loads(self._about.metadata["schemaString"])["fields"]
         return tuple((f["name"], _ddl(f["type"], f.get("metadata") or {})) for f in fields)
 
     @cached_property
     def filled(self) -> frozenset[str]:
         """The columns that Delta fills itself where a row does not give them: DEFAULT, generated, identity."""
-        fields = json.loads(self._table.schema().to_json())["fields"]
+        fields = json.loads(self._about.metadata["schemaString"])["fields"]
         signs = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.start")
         return frozenset(f["name"] for f in fields if any(sign in (f.get("metadata") or {}) for sign in signs))
 
@@ -344,18 +371,37 @@ class DeltaLog:
             return []
 
     def _shape_at(self, version: int) -> Shape:
-        return _shape(_metadata_of(_opened(self.location, version)))
+        return _shape(_about(_opened(self.location, version)).metadata)
 
     def files(self, most: int) -> list[dict[str, Any]]:
         """The files of the table with their statistics; none where there are more than `most`."""
-        return self.files_at(self.version) if len(self._table.file_uris()) <= most else []
+        few = self.about_files <= most and len(self._table.file_uris()) <= most
+        return self.files_at(self.version) if few else []
+
+    @property
+    def about_files(self) -> int:
+        """About how many files the table had at its last checkpoint, by what that says; 0 where there is none."""
+        checkpoint = {} if "://" in self.location else last_checkpoint(self.location) or {}
+        return int(checkpoint.get("numOfAddFiles") or checkpoint.get("size") or 0)
 
     def row_count(self) -> int | None:
-        """The number of rows by the statistics of the files, None where they are missing."""
-        try:
-            return int(self._table.count())
-        except Exception:
-            return None
+        """The number of rows by the statistics of the files, None where they are missing.
+
+        The files are listed once; then the files that were added and removed since are counted.
+        """
+        known = _COUNTED.get(self.location)
+        rows = None
+        if known is not None and known[0] == self.id and 0 <= self.version - known[1] <= COUNTED_COMMITS:
+            commits = self.all_actions(known[1], self.version)
+            change = None if commits is None else _more_rows(commits)
+            rows = None if change is None else known[2] + change
+        if rows is None:
+            try:
+                rows = int(self._table.count())
+            except Exception:
+                return None
+        _COUNTED[self.location] = self.id, self.version, rows
+        return rows
 
 
 def _opened(location: str, version: int | None = None) -> DeltaTable:
@@ -364,13 +410,22 @@ def _opened(location: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(location, version=version, storage_options=object_store.options(location))
 
 
-def _metadata_of(table: DeltaTable) -> dict[str, Any]:
-    metadata = table.metadata()
-    return {
-        "schemaString": table.schema().to_json(),
-        "partitionColumns": list(metadata.partition_columns),
-        "configuration": dict(metadata.configuration),
-    }
+def _about(table: DeltaTable) -> About:
+    """What delta-rs says of a table, named as in Delta's log."""
+    metadata, protocol = table.metadata(), table.protocol()
+    return About(
+        {
+            "id": metadata.id,
+            "schemaString": table.schema().to_json(),
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": dict(metadata.configuration),
+        },
+        {
+            "minReaderVersion": protocol.min_reader_version,
+            "readerFeatures": protocol.reader_features,
+            "writerFeatures": protocol.writer_features,
+        },
+    )
 
 
 def readable(location: str) -> bool:
@@ -400,11 +455,6 @@ def last_mark(location: str, kind: str) -> dict[str, Any] | None:
     return None
 
 
-def commit_file(version: int) -> str:
-    """The file of a commit, relative to its table."""
-    return f"_delta_log/{version:020}.json"
-
-
 def changed_files(actions: Iterable[dict[str, Any]]) -> list[str]:
     """The files of a commit that its changes are in: those of the change feed, or else the ones added and removed.
 
@@ -418,6 +468,27 @@ def changed_files(actions: Iterable[dict[str, Any]]) -> list[str]:
                 found.append(unquote(action[kind]["path"]))
     relative = files["cdc"] or [*files["add"], *files["remove"]]
     return [path for path in relative if "://" not in path and not path.startswith("/")]
+
+
+def _more_rows(commits: Iterable[Iterable[dict[str, Any]]]) -> int | None:
+    """How many rows commits have added, less those that they have removed, by the statistics of their files.
+
+    >>> _more_rows([[{"add": {"stats": '{"numRecords": 3}'}}, {"remove": {"stats": '{"numRecords": 1}'}}]])
+    2
+    >>> _more_rows([[{"remove": {"path": "f"}}]]) is None
+    True
+    """
+    rows = 0
+    for action in (action for actions in commits for action in actions):
+        for kind, sign in (("add", 1), ("remove", -1)):
+            file = action.get(kind)
+            if file is None or not file.get("dataChange", True):
+                continue
+            count = json.loads(file.get("stats") or "{}").get("numRecords")
+            if count is None or file.get("deletionVector"):
+                return None
+            rows += sign * int(count)
+    return rows
 
 
 def _commit_info(actions: Iterable[str]) -> dict[str, Any]:
@@ -451,6 +522,8 @@ _ROWS = {
     "MERGE": {"numTargetRowsInserted": 1, "numTargetRowsDeleted": 1, "numTargetRowsUpdated": 2},
 }
 """For each operation, the metrics that say how many rows its change feed has; an updated row is in it twice."""
+_APPENDED = "num_added_rows"
+"""The same of an append by delta-rs."""
 
 
 def _changed_rows(info: Mapping[str, Any]) -> int | None:
@@ -458,12 +531,16 @@ def _changed_rows(info: Mapping[str, Any]) -> int | None:
 
     >>> _changed_rows({"operation": "UPDATE", "operationMetrics": {"numUpdatedRows": "3"}})
     6
+    >>> _changed_rows({"operation": "WRITE", "operationMetrics": {"num_added_rows": 2, "num_removed_files": 0}})
+    2
     """
     operation, metrics = str(info.get("operation") or ""), info.get("operationMetrics") or {}
     if operation in _NO_ROWS:
         return 0
     wanted = _ROWS.get(operation, {})
     overwrites = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
+    if operation == "WRITE" and _APPENDED in metrics and not metrics.get("num_removed_files"):
+        return int(metrics[_APPENDED])
     if not wanted or overwrites or not set(wanted) <= set(metrics):
         return None
     return sum(times * int(metrics[name]) for name, times in wanted.items())

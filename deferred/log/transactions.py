@@ -7,11 +7,11 @@ Each statement is one Delta commit that Delta makes at most once, so running the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -21,20 +21,31 @@ from deferred.errors import (
     InvalidInputError,
     InvalidSQLError,
     LeaseLostError,
+    StorageError,
     TransactionError,
     UnknownObjectError,
     UnsupportedSQLError,
     nearest,
 )
+from deferred.log import given_rows
 from deferred.log import undo as undoing
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.log.lease import Held, alive, lease
 from deferred.log.sources import source_of
 from deferred.metadata import TableRecord, TransactionRecord
-from deferred.spark.rows import frames, staged
+from deferred.spark.engine import Mark
+from deferred.spark.rows import frames, matched, staged
 from deferred.spark.sizing import settings_for
 from deferred.sql.dialect import delta_table, own_scalar, parquet_files, parse_statement, text
 from deferred.sql.pin import pinned
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+FILES = 20_000
+"""To a table with more files Spark appends, which has their list already; delta-rs would read it each time."""
 
 
 class Transaction:
@@ -53,11 +64,15 @@ class Transaction:
         """Insert the rows of a DataFrame, or rows given as mappings or tuples."""
         target = self._target(name)
         engine = self._context.engine
-        for part in frames(engine, rows, target, source_of(self._context, target).log.filled):
-            path = self._context.folder("transactions", self.id, str(len(self._statements)))
-            names = staged(part, target, path)
-            rows_ = select(map(column, names), parquet_files(path))
-            self._add(target, text(insert_into(delta_table(target.location), names, rows_)))
+        filled = source_of(self._context, target).log.filled
+        if isinstance(rows, Iterator):
+            rows = list(rows)
+        given = None if filled or _is_frame(rows) else _given(rows, target)
+        if given is not None and given_rows.stage(given, target.name, self._staging):
+            self._add_staged(target, given.column_names, given.num_rows)
+            return
+        for part in frames(engine, rows, target, filled):
+            self._add_staged(target, staged(part, target, self._staging))
 
     def delete(self, name: str, where: str) -> None:
         """Delete the rows for which a condition is true."""
@@ -94,8 +109,12 @@ class Transaction:
         if isinstance(parsed, exp.Insert) and parsed.args.get("overwrite"):
             raise UnsupportedSQLError("INSERT OVERWRITE is not supported in a transaction; use DELETE and INSERT.")
         given = parsed.expression if isinstance(parsed, exp.Insert) else None
-        rows = len(given.expressions) if isinstance(given, exp.Values) else None
-        self._add(self._target(".".join(part.name for part in target.parts)), pinned(statement, self._read), rows)
+        record = self._target(".".join(part.name for part in target.parts))
+        written = pinned(statement, self._read)
+        if isinstance(given, exp.Values):
+            self._add(record, written, rows=len(given.expressions), into=record.location)
+        else:
+            self._add(record, written)
 
     # ---- the end
 
@@ -113,9 +132,10 @@ class Transaction:
         context = self._context
         settings = context.engine.settings()  # the statements mean the same when another process finishes them
         self._statements = [{**statement, "settings": settings} for statement in self._statements]
-        with context.engine.meaning(settings):
-            for statement in self._statements:
-                context.engine.check(statement["sql"])
+        if len(self._statements) > 1:  # a single one is refused when it runs, and nothing has happened then either
+            with context.engine.meaning(settings):
+                for statement in self._statements:
+                    context.engine.check(statement["sql"])
         try:
             with lease(context, undoing.lease_name(self.id), f"Transaction {self.id}") as held:
                 record = TransactionRecord(self.id, "prepared", context.owner, self._statements)
@@ -129,11 +149,27 @@ class Transaction:
         tables = {s["table"]: context.metadata.tables.get(s["table"]) for s in self._statements}
         self.warnings = self._after(list(tables.values()))
 
-    def _add(self, target: TableRecord, statement: str, rows: int | None = None) -> None:
-        """Takes a statement; `rows` is how many rows it changes, where that is known."""
+    def _add(self, target: TableRecord, statement: str, **known: Any) -> None:
+        """Takes a statement, with what is known of it.
+
+        `rows` is how many rows it changes; `into` is the table to which it appends rows that it gives itself, and
+        `staged` is where they are, if they are not in its text.
+        """
         if not self._open:
             raise TransactionError("This transaction has ended. Begin another one with wh.transaction().")
-        self._statements.append({"table": target.name, "sql": statement, "rows": rows})
+        self._statements.append({"table": target.name, "sql": statement, **known})
+
+    def _add_staged(self, target: TableRecord, names: Sequence[str], rows: int | None = None) -> None:
+        """Takes the insertion of rows that are staged; with their number, if the driver can append them."""
+        staged_ = select(map(column, names), parquet_files(self._staging))
+        insertion = text(insert_into(delta_table(target.location), names, staged_))
+        known = {} if rows is None else {"rows": rows, "into": target.location, "staged": self._staging}
+        self._add(target, insertion, **known)
+
+    @property
+    def _staging(self) -> str:
+        """Where the rows of the next statement are staged."""
+        return self._context.folder("transactions", self.id, str(len(self._statements)))
 
     def _target(self, name: str) -> TableRecord:
         if not self._open:
@@ -154,6 +190,45 @@ class Transaction:
             names = [t.name for t in self._context.metadata.tables.all()]
             raise UnknownObjectError(f"No tracked table {'.'.join(path)}{nearest(path[-1], names)}")
         return text(source_of(self._context, record).rows_at())
+
+
+def _is_frame(rows: Any) -> bool:
+    """Whether rows are a DataFrame, of Spark or pandas."""
+    return hasattr(rows, "schema") or hasattr(rows, "to_dict")
+
+
+def _given(rows: Any, target: TableRecord) -> pa.Table | None:
+    """Rows of plain values for a table; None where Spark must say what becomes of them."""
+    return given_rows.of_python(matched(rows, [name for name, _ in target.columns], target.name), target.columns)
+
+
+def _run(context: Context, statement: Mapping[str, Any], mark: Mark) -> None:
+    """Run a statement in one commit with a mark; without Spark, if it only appends rows that it gives itself."""
+    if _appended(context, statement, mark):
+        return
+    rows = statement.get("rows")
+    sized = settings_for(rows, None if rows is None else _rows_of(context, statement["table"]))
+    with context.engine.meaning(statement.get("settings")), context.engine.operation(sized):
+        context.engine.commit(statement["sql"], mark)
+
+
+def _appended(context: Context, statement: Mapping[str, Any], mark: Mark) -> bool:
+    """Append the rows that a statement gives itself. False where Spark must run it: nothing was done."""
+    location, path = statement.get("into"), statement.get("staged")
+    if location is None:
+        return False
+    try:
+        log = DeltaLog(location)
+    except StorageError:
+        return False
+    if log.partitions or log.about_files > FILES:  # Spark writes partitions' values in its own way
+        return False
+    columns = log.columns
+    if path is None:
+        rows = given_rows.of_values(statement["sql"], columns, statement.get("settings") or {})
+    else:
+        rows = given_rows.staged(path, columns)
+    return rows is not None and context.engine.append_rows(location, rows, mark)
 
 
 def _rows_of(context: Context, table: str) -> int | None:
@@ -179,6 +254,12 @@ def recover(context: Context, transaction: str) -> TransactionRecord | None:
     return context.metadata.transactions.get(transaction)
 
 
+def _was_refused(context: Context, record: TransactionRecord, held: Held, error: DeferredError) -> bool:
+    """Whether Spark has refused the only statement of a transaction: then there is nothing to undo or to shut out."""
+    alone = len(record.statements) == 1 and record.owner == context.owner and not held.lease.left_by
+    return alone and isinstance(error, InvalidSQLError) and not undoing.commits(context, record)
+
+
 def recover_all(context: Context) -> None:
     for record in context.metadata.transactions.pending():
         recover(context, record.id)
@@ -194,14 +275,15 @@ def finish(context: Context, record: TransactionRecord, held: Held) -> None:
         try:
             for number, statement in enumerate(record.statements, start=1):
                 if number > done:
-                    sized = settings_for(statement.get("rows"), _rows_of(context, statement["table"]))
-                    with context.engine.meaning(statement.get("settings")), context.engine.operation(sized):
-                        context.engine.commit(statement["sql"], undoing.mark(record.id, number, **origin))
+                    _run(context, statement, undoing.mark(record.id, number, **origin))
             if held.lease.left_by or record.owner != context.owner:
                 undoing.shut_out(context, record)  # the process before may have sent one that changed no row here
         except LeaseLostError:
             raise
         except DeferredError as error:
+            if _was_refused(context, record, held, error):
+                undoing.ended(context, record, held, str(error))
+                raise
             record = transactions.set_state(record.id, "aborting", error=str(error), under=[held.lease])
         else:
             at = undoing.moment(context, record)

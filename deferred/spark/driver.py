@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """What a table may ask of its writers."""
 
+APPENDED = FEATURES | {"changeDataFeed", "checkConstraints", "generatedColumns"}
+"""The same for appends, of which the change feed has no files of its own; see `_is_unchecked`."""
+
 PROPERTIES = frozenset({"delta.enableDeletionVectors"})
 """With what a table may be created."""
 
@@ -56,6 +59,9 @@ _EXACT_TYPES = {
 }
 """The types of Spark beside decimals whose values Arrow holds exactly, and how Arrow calls its own."""
 
+_BEFORE_NAMES = {3: {"checkConstraints"}, 4: {"checkConstraints", "changeDataFeed", "generatedColumns"}}
+"""What each version of the protocol asks of writers, from before features had names."""
+
 EXACT_DIGITS = 15
 """In the statistics of a file, delta-rs writes decimals as floating-point numbers: these are exact so far."""
 
@@ -80,8 +86,13 @@ def create(path: str, columns: Columns, partitioned_by: Sequence[str], propertie
 
 def append(path: str, rows: pa.Table, application: str, version: int, metadata: str) -> bool:
     """Append rows in one commit with a mark."""
-    table = _opened(path)
-    return table is not None and _is_sound(rows) and _write(table, rows, application, version, metadata)
+    table = _opened(path, APPENDED)
+    return (
+        table is not None
+        and _is_unchecked(table)
+        and _is_sound(rows)
+        and _write(table, rows, application, version, metadata)
+    )
 
 
 def replace(
@@ -259,8 +270,15 @@ def spelled(type_: pa.DataType) -> str:
     return "void" if pa.types.is_null(type_) else next(name for name in _EXACT_TYPES if exact_type(name) == type_)
 
 
-def _opened(path: str) -> DeltaTable | None:
-    """A table that delta-rs writes as Spark does, None for any other.
+def _is_unchecked(table: DeltaTable) -> bool:
+    """Whether rows go into a table as they are: no column is computed, no condition on rows is to be checked."""
+    if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
+        return False
+    return not any(sign in table.schema().to_json() for sign in ("delta.invariants", "delta.generationExpression"))
+
+
+def _opened(path: str, features: frozenset[str] = FEATURES) -> DeltaTable | None:
+    """A table that delta-rs writes as Spark does, None for any other; `features` is what it may ask of its writers.
 
     Only on a local disk: on object storage, Spark and delta-rs do not agree on how one of two commits is refused.
     """
@@ -273,8 +291,9 @@ def _opened(path: str) -> DeltaTable | None:
         protocol, settings = table.protocol(), table.metadata().configuration
     except Exception:
         return None
-    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    if (protocol.min_writer_version > 2 and protocol.min_writer_version != 7) or features - FEATURES:
+    asked = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    asked |= _BEFORE_NAMES.get(protocol.min_writer_version, set())
+    if protocol.min_writer_version not in (1, 2, 3, 4, 7) or asked - features:
         return None
     return None if settings.get("delta.columnMapping.mode", "none") != "none" else table
 

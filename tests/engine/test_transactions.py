@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from deferred import DeferredError, Warehouse
 from deferred.errors import InvalidInputError, InvalidSQLError, TransactionError, UnknownObjectError
+from deferred.log.delta_log import DeltaLog
 from deferred.maintenance import batch
 from tests.engine.support import Death, assert_fresh, bag, commits, dying, dying_after, make, mv, refused, state_of
 
@@ -351,3 +355,153 @@ def test_applied_batches_are_removed(tables: Any, monkeypatch: pytest.MonkeyPatc
         left.append(wh.spark.table(f"delta.`{view.location}/differential`").count())
     assert left == [1, 2, 1, 2]
     assert_fresh(wh, "v")
+
+
+LITERALS = {
+    "BIGINT": (["0", "-7", "9223372036854775807"[:18], "NULL"], ["1.5", "9223372036854775808", "-0", "1L"]),
+    "TINYINT": (["1", "-128", "127"], ["128", "'3'"]),
+    "DECIMAL(12,2)": (["1.5", "-0.25", "100", "0.00", "NULL"], ["1.005", "12345678901", "1e2"]),
+    "DECIMAL(30,10)": (["1.5", "-12345.0000000001"], ["123456789012345678.5"]),
+    "DOUBLE": (["1.5", "-2.25", "3", "0.1", "NULL"], ["1e3", "-0.0", "CAST('NaN' AS DOUBLE)", "0.12345678901234567"]),
+    "FLOAT": (["NULL"], ["1.1", "3"]),
+    "STRING": (["'abc'", "''", "'ä€😀'", "NULL"], ["'it''s'", r"'a\nb'", "7", "concat('a', 'b')"]),
+    "BOOLEAN": (["TRUE", "false", "NULL"], ["'true'"]),
+    "DATE": (
+        ["DATE '2024-02-29'", "DATE '9999-12-31'", "NULL"],
+        ["DATE '1582-10-10'", "'2024-01-01'", "DATE '0001-01-01'"],
+    ),
+    "TIMESTAMP": (["NULL"], ["TIMESTAMP '2024-01-01 01:02:03.000004'", "DATE '2024-01-01'"]),
+    "BINARY": (["NULL"], ["X'1F'"]),
+}
+"""Of each type, literals that the driver writes, and others."""
+
+VALUES = {
+    "BIGINT": [0, -7, 2**63 - 1, None],
+    "TINYINT": [1, -128, None],
+    "DECIMAL(12,2)": [Decimal("1.5"), Decimal("-0.25"), 100, Decimal("0"), None],
+    "DECIMAL(30,10)": [Decimal("1.5"), Decimal("123456789012345678.5"), None],
+    "DOUBLE": [1.5, -0.0, 0.1, 3, float("nan"), float("-inf"), 5e-324, None],
+    "FLOAT": [1.5, 0.1, None, None, None],
+    "STRING": ["abc", "", "it's \\ \n", "ä€😀", "x" * 100, None],
+    "BOOLEAN": [True, False, None],
+    "DATE": [date(2024, 2, 29), date(1582, 10, 10), date(9999, 12, 31), None],
+    "TIMESTAMP": [datetime(2024, 1, 1, 1, 2, 3, 4, UTC), datetime(1883, 1, 1, tzinfo=UTC), datetime(2024, 7, 1), None],
+    "BINARY": [b"", b"\x00\xff", None],
+}
+
+
+def test_rows_that_the_driver_appends_are_those_that_spark_would(warehouse: Any, tmp_path: Path) -> None:
+    """Random rows of every type, as literals and as values, in a transaction and by Spark alone; and in the log."""
+    random, wh = Random(11), warehouse
+    columns = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(LITERALS))
+    for name in ("mine", "sparks"):
+        make(wh.spark, tmp_path / name, columns)
+    record = wh.track("mine", tmp_path / "mine")
+    first = wh.positions()["mine"]
+    schema = wh.spark.table(f"delta.`{tmp_path / 'sparks'}`").schema
+
+    def both(change: Any, sparks: Any) -> None:
+        failures = []
+        for work in (change, sparks):
+            try:
+                work()
+                failures.append(False)
+            except Exception:
+                failures.append(True)
+        assert failures[0] == failures[1]
+
+    def in_transaction(statement: str) -> None:
+        with wh.transaction() as tx:
+            tx.sql(statement.format("mine"))
+
+    def inserted(rows: Any) -> None:
+        with wh.transaction() as tx:
+            tx.insert("mine", rows)
+
+    for number in range(12):
+        rows = [[random.choice(plain) for plain, _ in LITERALS.values()] for _ in range(3)]
+        if number % 3 == 2:
+            odd = random.randrange(len(LITERALS))
+            rows[1][odd] = random.choice(list(LITERALS.values())[odd][1])
+        statement = "INSERT INTO {} VALUES " + ", ".join(f"({', '.join(row)})" for row in rows)
+        spark_s = statement.format(f"delta.`{tmp_path / 'sparks'}`")
+        both(lambda s=statement: in_transaction(s), lambda s=spark_s: wh.spark.sql(s))
+    for _ in range(8):
+        values = [tuple(random.choice(column) for column in VALUES.values()) for _ in range(2)]
+        exact_ = [
+            tuple(
+                Decimal(v) if type_.startswith("DEC") and type(v) is int else float(v) if type_ == "DOUBLE" and v else v
+                for v, type_ in zip(row, VALUES, strict=True)
+            )
+            for row in values
+        ]
+        frame = wh.spark.createDataFrame(exact_, schema)
+        both(
+            lambda v=values: inserted(v),
+            lambda f=frame: f.write.format("delta").mode("append").save(str(tmp_path / "sparks")),
+        )
+    written = bag(wh.spark.table(f"delta.`{tmp_path / 'mine'}`"))
+    assert written == bag(wh.spark.table(f"delta.`{tmp_path / 'sparks'}`"))
+    log = DeltaLog(record.location)
+    by_driver = [v for v in range(first + 1, log.version + 1) if "delta-rs" in str(log.actions(v, 10**6))]
+    assert len(by_driver) >= 8
+    assert all(commit.changed_rows for commit in log.commits(first))
+    feed = wh.log("mine")
+    assert bag(feed.select(*schema.names)) == dict.fromkeys(written, 1)
+
+
+def test_tables_that_the_driver_does_not_append_to(warehouse: Any, tmp_path: Path) -> None:
+    """What a table asks of its writers is asked of Spark: conditions, defaults, computed columns, partitions."""
+    wh = warehouse
+    checked = make(wh.spark, tmp_path / "checked", "a INT NOT NULL, b INT")
+    wh.spark.sql(f"ALTER TABLE delta.`{checked}` ADD CONSTRAINT positive CHECK (b > 0)")
+    make(wh.spark, tmp_path / "computed", "a INT, b INT GENERATED ALWAYS AS (a + 1)")
+    wh.spark.sql(f"CREATE TABLE delta.`{tmp_path / 'parts'}` (a INT, b STRING) USING delta PARTITIONED BY (b)")
+    needed = make(wh.spark, tmp_path / "needed", "a INT NOT NULL, b INT")
+    for name in ("checked", "computed", "parts", "needed"):
+        wh.track(name, tmp_path / name)
+    for table, statement in (
+        ("checked", "INSERT INTO checked VALUES (1, 0)"),
+        ("computed", "INSERT INTO computed VALUES (1, 7)"),
+        ("needed", "INSERT INTO needed VALUES (NULL, 7)"),
+    ):
+        with pytest.raises(DeferredError), wh.transaction() as tx:
+            tx.sql(statement)
+        with pytest.raises(DeferredError), wh.transaction() as tx:
+            tx.insert(table, [(None, 0) if table != "computed" else (1, 7)])
+    with wh.transaction() as tx:
+        tx.sql("INSERT INTO parts VALUES (1, '')")  # Spark keeps it as NULL
+        tx.insert("parts", [(2, "")])
+        tx.insert("needed", [(1, 7)])
+    assert bag(wh.sql("SELECT * FROM parts")) == {(1, None): 1, (2, None): 1}
+    assert bag(wh.spark.table(f"delta.`{needed}`")) == {(1, 7): 1}
+
+
+def test_a_statement_that_spark_refuses_leaves_nothing_behind(tables: Any) -> None:
+    """Alone it is not planned before it runs; it is recorded as undone, and the table has no commit of it."""
+    wh = tables
+    versions = state_of(wh)["versions"]
+    with refused(InvalidSQLError, "nope"), wh.transaction() as tx:
+        tx.sql("INSERT INTO r SELECT nope FROM t")
+    assert state_of(wh)["versions"] == versions
+    assert wh.transactions() == []
+    assert wh._context.metadata.transactions.get(tx.id).state == "aborted"
+
+
+def test_a_crash_after_the_driver_has_appended(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is there, the database does not know it: the row is there once, whoever finishes the transaction."""
+    wh = tables
+    from deferred.metadata.transactions import TransactionStore
+
+    def die(*_: Any, **__: Any) -> Any:
+        raise Death
+
+    for begin in (lambda tx: tx.insert("r", [(9, 9, "z")]), lambda tx: tx.sql("INSERT INTO r VALUES (9, 9, 'z')")):
+        with monkeypatch.context() as patch, dying():
+            patch.setattr(TransactionStore, "set_state", die)
+            with wh.transaction() as tx:
+                begin(tx)
+        with Warehouse.open(path=wh.settings.path, spark=wh.spark) as other:
+            other.sync()
+            assert other.transactions() == []
+    assert bag(wh.spark.table(f"delta.`{location(wh, 'r')}`"))[(9, 9, "z")] == 2

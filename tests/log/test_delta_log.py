@@ -152,7 +152,7 @@ def test_only_the_commits_that_are_needed_are_read(table: Path, monkeypatch: pyt
 
 
 def test_a_table_that_stays_the_same_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new commit, and another table in its place, are seen at once."""
+    """And only where its files are asked for. A new commit, and another table in its place, are seen at once."""
     opened: list[str] = []
 
     class Counting(DeltaTable):
@@ -164,11 +164,14 @@ def test_a_table_that_stays_the_same_is_opened_once(tmp_path: Path, monkeypatch:
     path = tmp_path / "t"
     write_deltalake(path, pa.table({"a": [1]}))
     before = [DeltaLog(str(path)) for _ in range(3)]
+    assert [log.columns for log in before] == 3 * [(("a", "bigint"),)]
+    assert opened == []
+    assert [log.row_count() for log in before] == [1, 1, 1]
     assert len(opened) == 1
     write_deltalake(path, pa.table({"a": [2]}), mode="append")
     after = DeltaLog(str(path))
     assert [log.version for log in (*before, after)] == [0, 0, 0, 1]
-    assert [log.row_count() for log in (*before, after)] == [1, 1, 1, 2]
+    assert [log.row_count() for log in (after, *before, after)] == [2, 1, 1, 1, 2]
     shutil.rmtree(path)
     write_deltalake(path, pa.table({"a": [1]}))
     write_deltalake(path, pa.table({"b": [2]}), mode="overwrite", schema_mode="overwrite")
@@ -179,3 +182,58 @@ def test_a_table_that_stays_the_same_is_opened_once(tmp_path: Path, monkeypatch:
     shutil.rmtree(path)
     with pytest.raises(StorageError):
         DeltaLog(str(path))
+
+
+def test_only_new_commits_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns, properties and the number of rows follow the commits; the list of files is read once."""
+    opened: list[str] = []
+
+    class Counting(DeltaTable):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            opened.append(str(given[0]))
+            super().__init__(*given, **more)
+
+    path = tmp_path / "t"
+    write(path)
+    assert DeltaLog(str(path)).row_count() == 1
+    monkeypatch.setattr("deltalake.DeltaTable", Counting)
+    for number in range(25):
+        write_deltalake(path, pa.table({"a": [number]}), mode="append")
+        log = DeltaLog(str(path))
+        assert (log.version, log.row_count()) == (number + 1, number + 2)
+    write_deltalake(path, pa.table({"a": [1], "b": ["x"]}), mode="append", schema_mode="merge")
+    assert [name for name, _ in log.columns] == ["a"]
+    later = DeltaLog(str(path))
+    assert (later.columns, later.row_count()) == ((("a", "bigint"), ("b", "string")), 27)
+    assert (later.id, later.properties, later.features) == (log.id, log.properties, log.features)
+    assert opened == []
+    DeltaTable(path).delete("a = 3")
+    assert DeltaLog(str(path)).row_count() == 26
+
+
+def test_what_is_known_without_the_files_is_what_delta_rs_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table with a checkpoint, a large one and a small one, and of one without, looked at for the first time."""
+    for commits, large in ((3, 20_000), (9, 20_000), (9, 1)):
+        monkeypatch.setattr("deferred.log.heads.LARGE", large)
+        path = tmp_path / f"{commits}-{large}"
+        for number in range(commits):
+            write(path)
+            if number == 5:
+                DeltaTable(path).create_checkpoint()
+        log, table = DeltaLog(str(path)), DeltaTable(path)
+        assert log.version == table.version() == commits - 1
+        assert log.id == table.metadata().id
+        assert log.properties == table.metadata().configuration
+        assert json.loads(log.metadata["schemaString"]) == json.loads(table.schema().to_json())
+        assert (log.partitions, log.has_feed) == ((), True)
+
+
+def test_a_log_with_a_hole(table: Path) -> None:
+    """A commit in the middle is gone: the versions before it are not taken for all of the table."""
+    for _ in range(5):
+        write(table)
+    assert DeltaLog(str(table)).version == 4
+    file(table, 3).unlink()
+    edit(table, 4, list)  # another file, so that nothing is known of the table any more
+    with pytest.raises(StorageError):
+        DeltaLog(str(table))
