@@ -227,6 +227,13 @@ def _is_plain(type_: pa.DataType) -> bool:
     )
 
 
+def has_sound_statistics(type_: pa.DataType) -> bool:
+    """Whether values of a type are in the statistics of a file as they are, whoever has written them."""
+    import pyarrow as pa
+
+    return _is_plain(type_) and not pa.types.is_boolean(type_) and not _has_long_decimals(type_)
+
+
 def exact_type(type_: str) -> Any:
     """The Arrow type that holds exactly the values of a type of Spark; None for a type of which that is not known.
 
