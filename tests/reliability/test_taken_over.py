@@ -80,7 +80,7 @@ def before_commit(word: str, act: Callable[[], None]) -> Iterator[None]:
         return committing
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("commit", "append_rows", "replace_rows", "replace"):
+        for name in ("commit", "append_rows", "rewrite_rows", "replace"):
             patch.setattr(Engine, name, acting(getattr(Engine, name)))
         yield
     assert not todo, f"no commit to {word} was made"
