@@ -305,8 +305,12 @@ def merge_by_key(
     updated: Sequence[str],
     rows: exp.Expr,
     gone: exp.Expr | None,
+    near: exp.Expr | None = None,
 ) -> exp.Merge:
-    """One MERGE on a key: `rows` update the rows with their keys or are inserted; rows with the keys in `gone` go."""
+    """One MERGE on a key: `rows` update the rows with their keys or are inserted; rows with the keys in `gone` go.
+
+    `near` is a condition on the key that holds for all these keys.
+    """
     source: exp.Query = _marked(rows, list(map(column, names)), INSERT)
     if gone is not None:
         padded = [column(name) if name in key else alias(exp.Null(), name) for name in names]
@@ -317,7 +321,7 @@ def merge_by_key(
         exp.When(matched=True, then=update),
         exp.When(matched=False, condition=_is(INSERT), then=_inserted(names)),
     ]
-    return _merge(target, source, same_key(key, "t", "s"), whens)
+    return _merge(target, source, _both(same_key(key, "t", "s"), near), whens)
 
 
 def appended(rows: exp.Expr, names: Sequence[str], key: Sequence[str], gone: exp.Expr | None, batch: int) -> exp.Query:
@@ -348,8 +352,11 @@ def newest(rows: exp.Expr, names: Sequence[str], key: Sequence[str]) -> exp.Sele
     return result.where(exp.Not(this=column(GONE, whole)), copy=False)
 
 
-def multiplicities(target: exp.Expr, columns: Columns, changes: exp.Expr) -> exp.Select:
-    """How many copies (PRESENT) a table holds of each row that a netted signed bag deletes, beside its count."""
+def multiplicities(target: exp.Expr, columns: Columns, changes: exp.Expr, near: exp.Expr | None = None) -> exp.Select:
+    """How many copies (PRESENT) a table holds of each row that a netted signed bag deletes, beside its count.
+
+    `near` is a condition that holds for all these rows.
+    """
     names = [name for name, _ in columns]
     outputs: list[exp.Expr] = []
     keys: list[exp.Expr] = []
@@ -358,7 +365,10 @@ def multiplicities(target: exp.Expr, columns: Columns, changes: exp.Expr) -> exp
         outputs.append(alias(_representative(column(name, "d"), type_), name))
     outputs.append(alias(call("ANY_VALUE", column(COUNT, "d")), COUNT))
     outputs.append(alias(call("COUNT", column(COUNT, "t")), PRESENT))
-    held = exp.Join(this=from_item(signed(target, names), "t"), side="LEFT", on=identical(columns, "d", "t"))
+    rows = signed(target, names)
+    if near is not None:
+        rows.where(near.copy(), copy=False)
+    held = exp.Join(this=from_item(rows, "t"), side="LEFT", on=identical(columns, "d", "t"))
     result = select(outputs, negative(changes, names), "d")
     result.set("joins", [held])
     result.set("group", exp.Group(expressions=keys))
@@ -373,10 +383,13 @@ def missing(present: exp.Expr) -> exp.Select:
     return result.where(exp.LT(this=_remaining(), expression=exp.Literal.number(0)), copy=False)
 
 
-def merge_by_row(target: exp.Table, columns: Columns, changes: exp.Expr, present: exp.Expr) -> exp.Merge:
+def merge_by_row(
+    target: exp.Table, columns: Columns, changes: exp.Expr, present: exp.Expr, near: exp.Expr | None = None
+) -> exp.Merge:
     """R := (R ∸ ∇R) ⊎ ΔR by one MERGE on whole rows, for the `multiplicities` of the deleted ones.
 
     A MERGE cannot delete only some copies of a row: all copies are deleted, and those that remain are inserted again.
+    `near` is a condition that holds for all deleted rows.
     """
     names = [name for name, _ in columns]
     outputs = list(map(column, names))
@@ -394,7 +407,7 @@ def merge_by_row(target: exp.Table, columns: Columns, changes: exp.Expr, present
         exp.When(matched=True, then=exp.Var(this="DELETE")),
         exp.When(matched=False, condition=_is(INSERT), then=_inserted(names)),
     ]
-    return _merge(target, source, on, whens)
+    return _merge(target, source, _both(on, near), whens)
 
 
 def merge_nothing(target: exp.Table) -> exp.Merge:
@@ -439,6 +452,14 @@ def _changed(held: exp.Query, columns: Columns, changes: exp.Expr) -> exp.Select
     )
     remaining = select([*map(column, names), alias(bigint(checked), COUNT)], net(both, columns))
     return written_out(remaining, names)
+
+
+def _both(on: exp.Expr, near: exp.Expr | None) -> exp.Expr:
+    """The condition of a MERGE, with one on its target alone, by which Delta leaves out files."""
+    if near is None:
+        return on
+    own = near.transform(lambda node: column(node.name, "t") if isinstance(node, exp.Column) else node)
+    return exp.and_(on, own, copy=False)
 
 
 def _remaining() -> exp.Expr:

@@ -20,7 +20,7 @@ from deferred.log.transactions import recover
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark.local_bags import netted
 from deferred.spark.sizing import settings_for
-from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN, Temporaries
+from deferred.spark.temporaries import UNKNOWN, Temporaries, local_rows
 from deferred.sql.ddl import column_list
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ def _net_log(
     expected: int,
 ) -> exp.Table:
     """One net log. Few rows are read at the driver, and netted there if nothing has to be evaluated for that."""
-    rows = source.small_changes(after, upto, columns, LOCAL_ROWS) if expected <= LOCAL_ROWS else None
+    most = local_rows(type_ for _, type_ in columns)
+    rows = source.small_changes(after, upto, columns, most) if expected <= most else None
     if rows is None:
         return temporaries.compute(name, source.net_changes(after, upto, columns, where), expected)
     types = column_list([*columns, (COUNT, "bigint")])

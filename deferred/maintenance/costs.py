@@ -27,7 +27,8 @@ from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import Filling, ViewRecord
-from deferred.spark.covering import ranges
+from deferred.spark.covering import overlaps, ranges
+from deferred.spark.temporaries import width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -262,21 +263,10 @@ def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tupl
 def _overlapping(files: list[dict[str, Any]], column: str, values: pa.ChunkedArray) -> float:
     """The part of the rows that is in files whose range of a column has one of some values."""
     spans = ranges(sorted(value for value in values.unique().to_pylist() if value is not None))
-    rows = touched = 0
-    try:
-        for file in files:
-            low, high, count = file.get(f"min.{column}"), file.get(f"max.{column}"), file["num_records"] or 0
-            rows += count
-            if low is None or high is None or any(low <= end and begin <= high for begin, end in spans):
-                touched += count
-    except TypeError:  # the statistics are written in another type
-        return 1.0
+    rows = sum(file["num_records"] or 0 for file in files)
+    touched = sum(file["num_records"] or 0 for file in files if overlaps(file, column, spans))
     return touched / rows if rows else 1.0
 
 
-_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
-
-
 def _width(columns: Columns) -> int:
-    """About how many bytes the columns of a row have, relative to those of others."""
-    return sum(_WIDTHS.get(type_, 8 if type_ in ("bigint", "double", "timestamp") else 16) for _, type_ in columns)
+    return width(type_ for _, type_ in columns)

@@ -11,6 +11,7 @@ from deferred.algebra.bags import COUNT, net, overwrite
 from deferred.errors import TransactionError
 from deferred.log import ledger, undo
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.log.tracking import trusted_again
@@ -32,6 +33,9 @@ from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST_FILES = 1_000
+"""Of an MV with more files, their statistics are not looked at."""
 
 
 def partial_refresh(context: Context, name: str, kind: str = "partial_refresh") -> Operation:
@@ -87,6 +91,7 @@ def _apply_in_spark(
                 changes,
                 mark,
                 view.definition.key,
+                DeltaLog(mv_path(view.location)).files(MOST_FILES),
             )
 
 

@@ -16,10 +16,10 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
 from deferred.maintenance.view_tables import support_path
-from deferred.spark.covering import near_values, one_of
+from deferred.spark.covering import near_values, one_of, within_spans
 from deferred.spark.driver import files_of, looked_up
 from deferred.spark.lookups import Lookup, newest
-from deferred.spark.temporaries import LOCAL_ROWS, Temporaries
+from deferred.spark.temporaries import Temporaries, local_rows
 from deferred.sql.ddl import column_list
 from deferred.sql.render import Renderer
 
@@ -105,7 +105,8 @@ class PropagateRenderer(Renderer):
 
     def _looked_up(self, stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> pa.Table | None:
         path, version = support_path(self.pinned.location, stored.name), self.states[stored.name].version
-        return looked_up(path, version, self._held_types(stored), keys, on, LOCAL_ROWS)
+        types = self._held_types(stored)
+        return looked_up(path, version, types, keys, on, local_rows(types.values()))
 
     def _held_types(self, stored: Stored) -> dict[str, str]:
         return {**{name: self.types[name] for name in stored.columns}, BATCH: "bigint", GONE: "boolean"}
@@ -165,8 +166,15 @@ class PropagateRenderer(Renderer):
 
     def near(self, mine: Scalar, plan: Plan, theirs: Scalar) -> exp.Expr | None:
         """Only for columns of one type: no conversion can fail on a row that the query would not have compared."""
-        found = self._values(mine, plan, theirs)
-        return None if found is None else near_values(found[0].column(found[1]), column(mine.name))
+        found = self._source(mine, plan, theirs)
+        if found is None:
+            return None
+        table, name = found
+        rows = self.temporaries.local(table)
+        if rows is not None:
+            return near_values(rows.column(name), column(mine.name))
+        spans = self.temporaries.spans(table, name)
+        return None if spans is None else within_spans(spans, column(mine.name))
 
     def one_of(self, keys: Keys) -> exp.Expr | None:
         known = self._known_keys(keys)
@@ -177,6 +185,12 @@ class PropagateRenderer(Renderer):
 
     def _values(self, mine: Scalar, plan: Plan, theirs: Scalar) -> tuple[pa.Table, str] | None:
         """The rows at the driver, and the column in them, that have all values of a column; of the type of another."""
+        found = self._source(mine, plan, theirs)
+        rows = None if found is None else self.temporaries.local(found[0])
+        return None if found is None or rows is None else (rows, found[1])
+
+    def _source(self, mine: Scalar, plan: Plan, theirs: Scalar) -> tuple[exp.Table, str] | None:
+        """The computed result, and the column in it, that has all values of a column; of the type of another."""
         if not (is_column(mine) and is_column(theirs)):
             return None
         type_, found = self.types.get(mine.name), plan.origin(theirs.name)
@@ -185,9 +199,7 @@ class PropagateRenderer(Renderer):
         leaf, name = found
         if isinstance(leaf, Temporary) and leaf.name in self.pinned.at_hand:
             return None
-        table = self.pinned.steps[leaf.name] if isinstance(leaf, Temporary) else self.pinned.changes[leaf.table]
-        rows = self.temporaries.local(table)
-        return None if rows is None else (rows, name)
+        return (self.pinned.steps[leaf.name] if isinstance(leaf, Temporary) else self.pinned.changes[leaf.table]), name
 
 
 def _is_a_leaf(plan: Plan) -> bool:

@@ -15,7 +15,7 @@ from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, u
 from deferred.log.delta_log import DeltaLog
 from deferred.metadata import ViewRecord
 from deferred.spark.driver import exact_type
-from deferred.spark.temporaries import HELD_ROWS
+from deferred.spark.temporaries import local_rows
 from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ def pending(view: ViewRecord, after: int, upto: int, version: int | None = None)
 
 def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     """The same, read without Spark; None where there are many, or values that do not come through exactly."""
-    if not all(exact_type(type_) is not None for _, type_ in view.columns):
+    types = [type_ for _, type_ in view.columns]
+    if not all(exact_type(type_) is not None for type_ in types):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
-    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, HELD_ROWS)
+    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, local_rows(types))
     return (
         None
         if rows is None

@@ -54,6 +54,9 @@ Candidates = Callable[[Scan | Stored, "pa.Table", Mapping[str, str]], "pa.Table 
 JOINED_ROWS = 50_000
 """A join with more rows is left to Spark."""
 
+LISTED_ROWS = 20_000
+"""So are steps that look at the values of more rows one by one; others only move columns of them."""
+
 
 def asks_nothing(stored: Stored, on: Mapping[str, str], keys: pa.Table | None) -> None:
     """What is found where no support table can be asked."""
@@ -122,17 +125,19 @@ class Driver:
         rows = self.rows(plan.child)
         if not rows.num_rows:
             return self.nothing(plan)
+        if not all(is_column(expression) for _, expression in plan.outputs):
+            _refuse_many(rows)
         return pa.table({name: values(rows, expression) for name, expression in plan.outputs})
 
     def filter(self, plan: Filter) -> pa.Table:
         rows = self.rows(plan.child)
-        return holding(rows, plan.condition) if rows.num_rows else rows
+        return holding(_refuse_many(rows), plan.condition) if rows.num_rows else rows
 
     def aggregate(self, plan: Aggregate) -> pa.Table:
         """Of no rows there is no group; the types of a total over nothing may not be known here."""
         rows = self.rows(plan.child)
         if rows.num_rows:
-            return totals(rows, plan.keys, plan.outputs)
+            return totals(_refuse_many(rows), plan.keys, plan.outputs)
         if not plan.keys:
             raise LeftToSpark
         return self.nothing(plan)
@@ -354,5 +359,12 @@ def _with_partners(left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, s
     return pa.table({**columns, **{name: right.column(name).take(of_right) for name in right.column_names}})
 
 
+def _refuse_many(rows: pa.Table) -> pa.Table:
+    if rows.num_rows > LISTED_ROWS:
+        raise LeftToSpark
+    return rows
+
+
 def _tuples(rows: pa.Table, names: Sequence[str]) -> zip[tuple[Any, ...]]:
+    _refuse_many(rows)
     return zip(*(comparable(rows.column(name)).to_pylist() for name in names), strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from deferred.algebra.bags import (
     COUNT,
     NOT_CONTAINED,
     changed_rows,
+    column,
     insert_into,
     merge_by_key,
     merge_by_row,
@@ -26,8 +27,8 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.types import Columns, is_padded
 from deferred.errors import InvariantError, SparkFailure
-from deferred.spark import driver, local_bags
-from deferred.spark.covering import among_values
+from deferred.spark import local_bags, rewriting
+from deferred.spark.covering import among_values, holding, within_ranges, within_spans
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql import ddl
@@ -35,6 +36,12 @@ from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+FEW_BYTES = 8 * 2**20
+"""So many bytes of files are few."""
+
+FEW_OF_THEM = 0.25
+"""So is this part of a table's."""
 
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _FIELD = re.compile(r"`((?:[^`]|``)*)`")
@@ -116,11 +123,13 @@ def apply(
     changes: exp.Table,
     mark: Mark,
     key: Sequence[str] = (),
+    files: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[int, int]:
     """R := (R ∸ ∇R) ⊎ ΔR in one Delta commit, for `changes`, a temporary result with a netted signed bag.
 
-    Without deletions it is an append. A small change replaces the rows among which it is, found by literal values; a
-    large one is a MERGE, on the key or on whole rows. Returns the number of rows deleted and inserted.
+    Without deletions it is an append. A small change replaces the rows among which it is, found by literal values, if
+    by the statistics of the table's `files` these are few; a large one is a MERGE, on the key or on whole rows, of the
+    files that may hold deleted rows. Returns the number of rows deleted and inserted.
     """
     deleted, inserted = count_changes(engine, temporaries, changes)
     if not deleted and not inserted:
@@ -129,7 +138,7 @@ def apply(
     names = [name for name, _ in columns]
     rows = temporaries.local(changes)
     touched = among_values(rows, key or names) if rows is not None and deleted else None
-    if touched is not None:
+    if touched is not None and (key or _are_together(rows, names, files)):
         try:
             engine.commit(replace_where(target, names, touched, changed_rows(target, columns, touched, changes)), mark)
         except SparkFailure as error:
@@ -141,12 +150,32 @@ def apply(
     elif key:
         new, old = positive(changes, names), negative(changes, names)
         gone = unmatched(old, key, new, key)
-        engine.commit(merge_by_key(target, names, key, names, new, gone), mark, stable_source=True)
+        near = _near(temporaries, changes, key)
+        engine.commit(merge_by_key(target, names, key, names, new, gone, near), mark, stable_source=True)
     else:
-        present = temporaries.compute("present", multiplicities(target, columns, changes))
+        near = _near(temporaries, changes, names) if rows is not None else None
+        present = temporaries.compute("present", multiplicities(target, columns, changes, near))
         _check_present(engine, path, present)
-        engine.commit(merge_by_row(target, columns, changes, present), mark, stable_source=True)
+        engine.commit(merge_by_row(target, columns, changes, present, near), mark, stable_source=True)
     return deleted, inserted
+
+
+def _are_together(rows: pa.Table, names: Sequence[str], files: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether changed rows can only be in few of the files of a table."""
+    size = sum(file["size_bytes"] for file in holding(files, rows, names))
+    return size <= max(FEW_BYTES, FEW_OF_THEM * sum(file["size_bytes"] for file in files))
+
+
+def _near(temporaries: Temporaries, changes: exp.Table, columns: Sequence[str]) -> exp.Expr | None:
+    """A condition on some columns that holds for every changed row; None where none is known."""
+    rows = temporaries.local(changes)
+    if rows is not None:
+        found = [within_ranges(rows.column(name), column(name)) for name in columns]
+    else:
+        covered = [(name, temporaries.spans(changes, name)) for name in columns]
+        found = [within_spans(spans, column(name)) for name, spans in covered if spans is not None]
+    parts = [exp.Paren(this=part) for part in found if part is not None]
+    return exp.and_(*parts, copy=False) if parts else None
 
 
 def apply_at_driver(
@@ -154,33 +183,21 @@ def apply_at_driver(
 ) -> tuple[int, int] | None:
     """The same for a signed bag at the driver, netted or not, without Spark; None where Spark must do it.
 
-    With deletions, the rows among which the change is come to the driver, are counted there with the change, and are
-    replaced. If the table has changed in between, nothing is done here.
+    With deletions, the files that hold the deleted rows are rewritten; a key helps to find them. If the table has
+    changed in between, nothing is done here.
     """
     names = [name for name, _ in columns]
     if min(rows.column(COUNT).to_pylist(), default=1) > 0:
         new = local_bags.repeated(rows.select(names), rows.column(COUNT).to_pylist())
         return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
-    if local_bags.has_floats(rows.schema):
+    try:
+        files = rewriting.rewritten(path, columns, rows, key)
+    except rewriting.NotContained:
+        raise _not_contained("Some", path) from None
+    if files is None:
         return None
-    schema = rows.select(names).schema
-    changes = {row: n for row, n in local_bags.counted(rows, names, COUNT).items() if n}
-    deleted, inserted = -sum(n for n in changes.values() if n < 0), sum(n for n in changes.values() if n > 0)
-    if not deleted:
-        new = local_bags.written_out(changes, schema)
-        return (0, inserted) if not inserted or engine.append_rows(path, new, mark) else None
-    touched = among_values(local_bags.written_out(dict.fromkeys(changes, 1), schema), key or names)
-    found = None if touched is None else driver.held(path, touched)
-    if touched is None or found is None:
-        return None
-    held, version = found
-    counts = local_bags.counted(held, names)
-    for row, n in changes.items():
-        counts[row] += n
-    if min(counts.values()) < 0:
-        raise _not_contained("Some", path)
-    done = engine.replace_rows(path, touched, local_bags.written_out(counts, schema), version, mark)
-    return (deleted, inserted) if done else None
+    changed = files.deleted, files.inserted
+    return changed if not any(changed) or engine.rewrite_rows(path, files, mark) else None
 
 
 def _check_present(engine: Engine, path: str, present: exp.Table) -> None:

@@ -7,15 +7,17 @@ still compared exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from heapq import nlargest
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from deferred.algebra.bags import column
+from deferred.spark.driver import has_sound_statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,9 +82,23 @@ def within_ranges(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
     if found is None:
         return None
     known, has_null, write = found
+    return _within(ranges(known), has_null, write, of)
+
+
+def within_spans(spans: pa.Table, of: exp.Expr) -> exp.Expr | None:
+    """The same for values that are covered already by ranges, `low` to `high` and in order, with NULLs for NULL."""
+    has_null, known = spans.column("low").null_count > 0, spans.drop_null()
+    write = _writer(known.column("low").type)
+    pairs = list(zip(*(known.column(name).to_pylist() for name in ("low", "high")), strict=True))
+    return None if write is None else _within(merged(pairs), has_null, write, of)
+
+
+def _within(
+    spans: Sequence[tuple[Any, Any]], has_null: bool, write: Callable[[Any], exp.Expr], of: exp.Expr
+) -> exp.Expr:
     parts = [
         of.copy().eq(write(low)) if low == high else exp.Between(this=of.copy(), low=write(low), high=write(high))
-        for low, high in ranges(known)
+        for low, high in spans
     ]
     return _any([exp.Paren(this=part) for part in parts], of, has_null)
 
@@ -92,10 +108,11 @@ def near_values(values: pa.ChunkedArray, of: exp.Expr) -> exp.Expr | None:
 
     Ranges reach the statistics of files, a list also those of the pages in them.
     """
-    found, covered = _distinct(values), within_ranges(values, of)
-    if found is None or covered is None:
+    found = _distinct(values)
+    if found is None:
         return None
     known, has_null, write = found
+    covered = _within(ranges(known), has_null, write, of)
     if not RANGES < len(known) <= VALUES:
         return covered
     listed = exp.In(this=of.copy(), expressions=list(map(write, known)))
@@ -137,16 +154,45 @@ def ranges(values: Sequence[Any]) -> list[tuple[Any, Any]]:
     >>> ranges(["a", "c"])
     [('a', 'c')]
     """
-    if not values:
+    return merged([(value, value) for value in values])
+
+
+def merged(spans: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """At most RANGES ranges that cover others, which are in order: where the gaps are smallest, they are joined.
+
+    >>> merged([(1, 3), (4, 6), (900, 901)])
+    [(1, 6), (900, 901)]
+    """
+    if not spans:
         return []
-    if not isinstance(values[0], (int, Decimal, date)):
-        return [(values[0], values[-1])]
-    spread = values[-1] - values[0]
-    gaps = sorted(((after - before, i) for i, (before, after) in enumerate(pairwise(values), 1)))
+    first, last = spans[0][0], spans[-1][1]
+    if not isinstance(first, (int, Decimal, date)):
+        return [(first, last)]
+    gaps = ((after[0] - before[1], i) for i, (before, after) in enumerate(pairwise(spans), 1))
     # A gap is worth a range of its own when it leaves out a good part of the whole spread.
-    splits = sorted(i for gap, i in gaps[-(RANGES - 1) :] if gap * 4 * RANGES > spread)
-    starts = [0, *splits]
-    return [(values[a], values[b - 1]) for a, b in zip(starts, [*splits, len(values)], strict=True)]
+    splits = sorted(i for gap, i in nlargest(RANGES - 1, gaps) if gap * 4 * RANGES > last - first)
+    return [(spans[a][0], spans[b - 1][1]) for a, b in pairwise([0, *splits, len(spans)])]
+
+
+def holding(files: Sequence[Mapping[str, Any]], rows: pa.Table, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The files that may hold values of some columns that are in rows, by the statistics of the files."""
+    found = list(files)
+    for name in names:
+        values = rows.column(name)
+        known = _distinct(values) if has_sound_statistics(values.type) and not values.null_count else None
+        if known is not None:
+            spans = ranges(known[0])
+            found = [file for file in found if overlaps(file, name, spans)]
+    return found
+
+
+def overlaps(file: Mapping[str, Any], name: str, spans: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether a file may have values of a column in some ranges, by its statistics."""
+    low, high = file.get(f"min.{name}"), file.get(f"max.{name}")
+    try:
+        return low is None or high is None or any(low <= end and begin <= high for begin, end in spans)
+    except TypeError:  # the statistics are written in another type
+        return True
 
 
 def _any(parts: list[exp.Expr], of: exp.Expr, has_null: bool) -> exp.Expr:
@@ -157,26 +203,33 @@ def _any(parts: list[exp.Expr], of: exp.Expr, has_null: bool) -> exp.Expr:
 
 def _distinct(values: pa.ChunkedArray) -> tuple[list[Any], bool, Callable[[Any], exp.Expr]] | None:
     """The different values in order, whether NULL is among them, and how they are written."""
-    import pyarrow as pa
     from pyarrow import compute
 
-    type_ = values.type
+    write = _writer(values.type)
+    if write is None:
+        return None
+    try:
+        known = compute.unique(values).to_pylist()
+    except (ValueError, OverflowError):  # a date that Python does not know, a text that is not UTF-8
+        return None
+    # Spark and Parquet order text by its bytes, which is the order of its code points, as in Python.
+    return sorted(value for value in known if value is not None), None in known, write
+
+
+def _writer(type_: pa.DataType) -> Callable[[Any], exp.Expr] | None:
+    """How values of a type are written; None for types without exact literals."""
+    import pyarrow as pa
+
     integers = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT"}
     if type_ in integers:
         name = integers[type_]
-        write: Callable[[Any], exp.Expr] = lambda value: exp.cast(_number(value), name)  # noqa: E731
-    elif pa.types.is_decimal(type_):
+        return lambda value: exp.cast(_number(value), name)
+    if pa.types.is_decimal(type_):
         name = f"DECIMAL({type_.precision}, {type_.scale})"
-        write = lambda value: exp.cast(exp.Literal.string(str(value)), name, dialect="spark")  # noqa: E731
-    elif pa.types.is_date(type_):
-        write = lambda value: exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect="spark")  # noqa: E731
-    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        write = exp.Literal.string
-    else:
-        return None
-    known = compute.unique(values).to_pylist()
-    # Spark and Parquet order text by its bytes, which is the order of its code points, as in Python.
-    return sorted(value for value in known if value is not None), None in known, write
+        return lambda value: exp.cast(exp.Literal.string(str(value)), name, dialect="spark")
+    if pa.types.is_date(type_):
+        return lambda value: exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect="spark")
+    return exp.Literal.string if pa.types.is_string(type_) or pa.types.is_large_string(type_) else None
 
 
 def _number(value: int) -> exp.Expr:

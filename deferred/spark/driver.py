@@ -12,20 +12,18 @@ skips it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
 from deferred.algebra.types import Columns
-from deferred.spark.local_bags import has_floats, has_floats_inside
+from deferred.spark.local_bags import has_floats_inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from pyarrow import dataset
 
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
@@ -37,11 +35,11 @@ APPENDED = FEATURES | {"changeDataFeed", "checkConstraints", "generatedColumns"}
 PROPERTIES = frozenset({"delta.enableDeletionVectors"})
 """With what a table may be created."""
 
-REWRITTEN_BYTES = 64 * 2**20
-"""Rows of larger tables are replaced by Spark, which works on all cores of a cluster."""
+LOOKED_UP_BYTES = 64 * 2**20
+"""Of larger tables Spark looks up the rows with some keys."""
 
 READ_BYTES = 256 * 2**20
-"""Of larger tables Spark looks rows up."""
+"""Of larger tables Spark looks rows up again and again."""
 
 _EXACT_TYPES = {
     "tinyint": "int8",
@@ -65,9 +63,6 @@ _BEFORE_NAMES = {3: {"checkConstraints"}, 4: {"checkConstraints", "changeDataFee
 EXACT_DIGITS = 15
 """In the statistics of a file, delta-rs writes decimals as floating-point numbers: these are exact so far."""
 
-HELD_ROWS = 100_000
-"""Replaced rows come to the driver, up to this many."""
-
 
 def create(path: str, columns: Columns, partitioned_by: Sequence[str], properties: Mapping[str, str]) -> bool:
     """Create an empty table, as Spark would with the same columns, all of which may be NULL."""
@@ -86,54 +81,18 @@ def create(path: str, columns: Columns, partitioned_by: Sequence[str], propertie
 
 def append(path: str, rows: pa.Table, application: str, version: int, metadata: str) -> bool:
     """Append rows in one commit with a mark."""
-    table = _opened(path, APPENDED)
-    return (
-        table is not None
-        and _is_unchecked(table)
-        and _is_sound(rows)
-        and _write(table, rows, application, version, metadata)
-    )
-
-
-def replace(
-    path: str,
-    condition: exp.Expr,
-    rows: pa.Table,
-    seen: int,
-    application: str,
-    version: int,
-    metadata: str,
-) -> bool:
-    """Replace the rows for which a condition holds in one commit with a mark, if the table is still the one `seen`."""
-    table = _opened(path)
-    if table is None or table.version() != seen or not _is_sound(rows):
+    table = writable(path, APPENDED)
+    if table is None or not _is_unchecked(table) or not _is_sound(rows):
         return False
-    return _write(table, rows, application, version, metadata, mode="overwrite", predicate=_as_datafusion(condition))
 
+    def write(properties: CommitProperties) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
 
-def held(path: str, condition: exp.Expr) -> tuple[pa.Table, int] | None:
-    """The rows of a table for which a condition holds, and its version; None where `replace` is not for the table.
+        fitting = rows.cast(pa.schema(table.schema().to_arrow()))
+        write_deltalake(table, fitting, mode="append", commit_properties=properties)
 
-    The other rows of their files are written anew with them, so all must be such that `_is_sound` holds: floating-point
-    columns are left to Spark, and decimals where the statistics of some file have too many digits.
-    """
-    import pyarrow as pa
-    from deltalake import QueryBuilder
-
-    table = _opened(path)
-    if table is None or table.metadata().configuration.get("delta.enableChangeDataFeed") == "true":
-        return None
-    try:
-        files = pa.table(table.get_add_actions(flatten=True))
-        if sum(files.column("size_bytes").to_pylist()) > REWRITTEN_BYTES:
-            return None
-        if not _are_sound(files, pa.schema(table.schema().to_arrow())):
-            return None
-        query = exp.select("*").from_("held").where(condition).limit(HELD_ROWS + 1)
-        rows = pa.table(QueryBuilder().register("held", table).execute(_as_datafusion(query)))
-    except Exception:  # whatever delta-rs does not know: Spark reads it
-        return None
-    return None if rows.num_rows > HELD_ROWS else (rows, table.version())
+    return committed(table, write, application, version, metadata)
 
 
 def looked_up(
@@ -146,11 +105,11 @@ def looked_up(
     """
     import pyarrow as pa
 
-    table = _opened(path)
+    table = writable(path)
     wanted = {name: exact_type(type_) for name, type_ in types.items()}
-    if table is None or None in wanted.values() or not all(_is_plain(wanted[name]) for name in on):
+    if table is None or None in wanted.values() or not all(is_plain(wanted[name]) for name in on):
         return None
-    files = _files(table, path, version, types, REWRITTEN_BYTES)
+    files = _files(table, path, version, types, LOOKED_UP_BYTES)
     if files is None:
         return None
     try:
@@ -179,7 +138,7 @@ def files_of(path: str, version: int, types: Mapping[str, str]) -> dataset.Datas
     import pyarrow as pa
 
     wanted = [exact_type(type_) for type_ in types.values()]
-    if None in wanted or not all(_is_plain(type_) and not pa.types.is_date(type_) for type_ in wanted):
+    if None in wanted or not all(is_plain(type_) and not pa.types.is_date(type_) for type_ in wanted):
         return None
     table = _read_only(path)
     return None if table is None else _files(table, path, version, types, READ_BYTES)
@@ -225,7 +184,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return list((column.cast(pa.binary()) if pa.types.is_string(column.type) else column).to_pylist())
 
 
-def _is_plain(type_: pa.DataType) -> bool:
+def is_plain(type_: pa.DataType) -> bool:
     """Whether values of a type are equal where they are the same, to Arrow, Python and Spark."""
     import pyarrow as pa
 
@@ -236,6 +195,13 @@ def _is_plain(type_: pa.DataType) -> bool:
         or pa.types.is_string(type_)
         or pa.types.is_boolean(type_)
     )
+
+
+def has_sound_statistics(type_: pa.DataType) -> bool:
+    """Whether values of a type are in the statistics of a file as they are, whoever has written them."""
+    import pyarrow as pa
+
+    return is_plain(type_) and not pa.types.is_boolean(type_) and not _has_long_decimals(type_)
 
 
 def exact_type(type_: str) -> Any:
@@ -277,7 +243,7 @@ def _is_unchecked(table: DeltaTable) -> bool:
     return not any(sign in table.schema().to_json() for sign in ("delta.invariants", "delta.generationExpression"))
 
 
-def _opened(path: str, features: frozenset[str] = FEATURES) -> DeltaTable | None:
+def writable(path: str, features: frozenset[str] = FEATURES) -> DeltaTable | None:
     """A table that delta-rs writes as Spark does, None for any other; `features` is what it may ask of its writers.
 
     Only on a local disk: on object storage, Spark and delta-rs do not agree on how one of two commits is refused.
@@ -313,9 +279,16 @@ def _read_only(path: str) -> DeltaTable | None:
     return table if plain and not metadata.partition_columns else None
 
 
-def _write(table: DeltaTable, rows: pa.Table, application: str, version: int, metadata: str, **how: Any) -> bool:
-    import pyarrow as pa
-    from deltalake import CommitProperties, Transaction, write_deltalake
+def has_feed(table: DeltaTable) -> bool:
+    """Whether every commit must record the rows that it changes."""
+    return bool(table.metadata().configuration.get("delta.enableChangeDataFeed") == "true")
+
+
+def committed(
+    table: DeltaTable, write: Callable[[CommitProperties], None], application: str, version: int, metadata: str
+) -> bool:
+    """Make one commit with a mark, unless the number has one already or another commit came in between."""
+    from deltalake import CommitProperties, Transaction
 
     made = table.transaction_version(application)
     if made is not None and made >= version:
@@ -326,16 +299,10 @@ def _write(table: DeltaTable, rows: pa.Table, application: str, version: int, me
         max_commit_retries=0,
     )
     try:
-        rows = rows.cast(pa.schema(table.schema().to_arrow()))
-        write_deltalake(table, rows, commit_properties=properties, **({"mode": "append"} | how))
+        write(properties)
     except Exception:  # refused, or not for delta-rs
         return False
     return True
-
-
-def _as_datafusion(tree: exp.Expr) -> str:
-    """A condition of deferred.spark.covering, or a query with one, for DataFusion: quoted names, literals, casts."""
-    return tree.sql(dialect="duckdb")
 
 
 def _is_sound(rows: pa.Table) -> bool:
@@ -356,25 +323,6 @@ def _is_sound(rows: pa.Table) -> bool:
                 return False
         elif has_floats_inside(column.type) or _has_long_decimals(column.type):
             return False
-    return True
-
-
-def _are_sound(files: pa.Table, schema: pa.Schema) -> bool:
-    """The same for every subset of the rows that are in files: by their statistics, whoever has written them."""
-    import pyarrow as pa
-
-    if has_floats(schema) or any(pa.types.is_nested(type_) and _has_long_decimals(type_) for type_ in schema.types):
-        return False
-    for name in (field.name for field in schema if _has_long_decimals(field.type)):
-        if not {f"min.{name}", f"max.{name}", f"null_count.{name}"} <= set(files.column_names):
-            return not files.num_rows
-        told = [files.column(column).to_pylist() for column in (f"min.{name}", f"max.{name}", f"null_count.{name}")]
-        for least, greatest, nulls, rows in zip(*told, files.column("num_records").to_pylist(), strict=True):
-            if least is None or greatest is None:
-                if nulls is None or nulls != rows:
-                    return False
-            elif not (_is_short(least) and _is_short(greatest)):
-                return False
     return True
 
 

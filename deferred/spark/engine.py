@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
-    from sqlglot import exp
 
     from deferred.algebra.types import Columns
+    from deferred.spark.rewriting import Rewriting
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -275,10 +275,10 @@ class Engine:
         self._announce(f"INSERT INTO {_folder(path)}")
         return driver.append(path, rows, mark.application, mark.version, mark.text())
 
-    def replace_rows(self, path: str, condition: exp.Expr, rows: pa.Table, seen: int, mark: Mark) -> bool:
-        """Replace the rows of version `seen` for which a condition holds, without Spark; False as for `append_rows`."""
+    def rewrite_rows(self, path: str, rewriting: Rewriting, mark: Mark) -> bool:
+        """Put the files of a rewriting in the place of others, without Spark; False as for `append_rows`."""
         self._announce(f"INSERT INTO {_folder(path)}")
-        return driver.replace(path, condition, rows, seen, mark.application, mark.version, mark.text())
+        return rewriting.commit(mark.application, mark.version, mark.text())
 
     def replace(self, path: str, query: Statement, mark: Mark) -> None:
         """Give a Delta table other rows and other columns, in one commit with a mark; it stays the same table.

@@ -7,25 +7,13 @@ floating-point numbers, at any depth.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.bags import COUNT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def counted(rows: pa.Table, names: Sequence[str], count: str | None = None) -> Counter[tuple[Any, ...]]:
-    """How often each row is there; `count` is the column that says so, without it each row counts once.
-
-    Values are compared by Python, so for types whose equal values are the same value: not for floating-point numbers.
-    """
-    found: Counter[tuple[Any, ...]] = Counter()
-    times = rows.column(count).to_pylist() if count else [1] * rows.num_rows
-    for row, n in zip(zip(*(rows.column(name).to_pylist() for name in names), strict=True), times, strict=True):
-        found[row] += n
-    return found
 
 
 def netted(rows: pa.Table) -> pa.Table | None:
@@ -61,21 +49,8 @@ def repeated(rows: pa.Table, counts: Sequence[int]) -> pa.Table:
     return rows if set(counts) <= {1} else rows.take([i for i, n in enumerate(counts) for _ in range(n)])
 
 
-def written_out(counts: Mapping[tuple[Any, ...], int], schema: pa.Schema) -> pa.Table:
-    """Rows as a table, each as often as it counts."""
-    import pyarrow as pa
-
-    rows = [row for row, n in counts.items() for _ in range(n)]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    return pa.table([pa.array(values, type_) for values, type_ in zip(columns, schema.types, strict=True)], schema)
-
-
-def has_floats(schema: pa.Schema) -> bool:
-    """Whether a column holds floating-point numbers, at any depth."""
-    return any(map(has_floats_inside, schema.types))
-
-
 def has_floats_inside(type_: pa.DataType) -> bool:
+    """Whether values of a type hold floating-point numbers, at any depth."""
     import pyarrow as pa
 
     if pa.types.is_nested(type_):

@@ -6,7 +6,7 @@ nobody else.
 
 from __future__ import annotations
 
-from deferred.spark.temporaries import LOCAL_ROWS, UNKNOWN
+from deferred.spark.temporaries import UNKNOWN
 
 SMALL_CHANGE = {
     # Adaptive execution makes each shuffle a job of its own, and learns nothing from a few rows.
@@ -16,6 +16,9 @@ SMALL_CHANGE = {
     "spark.sql.parquet.pushdown.inFilterThreshold": "1000",
 }
 """For few changed rows in tables of any size: what is shuffled is what they touch."""
+
+SMALL_CHANGE_ROWS = 100_000
+"""A change of up to this many rows is small."""
 
 SMALL_TABLES = {
     # Compiling a plan to Java takes longer than interpreting it for a few thousand rows.
@@ -38,7 +41,7 @@ def settings_for(changed_rows: int | None, table_rows: int | None) -> dict[str, 
     {}
     """
     settings: dict[str, str] = {}
-    if (UNKNOWN if changed_rows is None else changed_rows) <= LOCAL_ROWS:
+    if (UNKNOWN if changed_rows is None else changed_rows) <= SMALL_CHANGE_ROWS:
         settings |= SMALL_CHANGE
         if (UNKNOWN if table_rows is None else table_rows) <= SMALL_TABLE_ROWS:
             settings |= SMALL_TABLES

@@ -10,7 +10,7 @@ it, and planning time would double with every step that reads another.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-LOCAL_ROWS = 20_000
-"""Up to this many rows come to the driver."""
+LOCAL_ROWS = 300_000
+"""Up to this many rows come to the driver, if they are narrow."""
 
-HELD_ROWS = 50_000
-"""A result that grows stays at the driver up to this many rows."""
+LOCAL_BYTES = 16 * 2**20
+"""Of wide rows, so many come to the driver as have about so many bytes."""
 
-BROADCAST_ROWS = 100_000
+BROADCAST_ROWS = 300_000
 """Up to this many changed rows are sent to the data instead of shuffling the data to them."""
+
+BUCKETS = 1_000
+"""The values of a large result are covered by ranges that begin and end in one of so many parts of their spread."""
 
 PARTS = 16
 """A result that grows by this many others is stored as one: Spark plans each of them wherever it is read."""
@@ -58,6 +61,26 @@ UNKNOWN = 2**62
 """As an expected number of rows: as many as there may be."""
 
 
+_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+_WIDTHS |= dict.fromkeys(("bigint", "double", "timestamp", "timestamp_ntz"), 8)
+
+
+def width(types: Iterable[str]) -> int:
+    """About how many bytes the columns of a row have.
+
+    >>> width(["int", "string", "decimal(12,2)", "array<int>"])
+    564
+    """
+    return sum(
+        _WIDTHS.get(type_) or (16 if type_.startswith("decimal") else 512 if "<" in type_ else 32) for type_ in types
+    )
+
+
+def local_rows(types: Iterable[str]) -> int:
+    """How many rows of some columns come to the driver."""
+    return min(LOCAL_ROWS, LOCAL_BYTES // max(1, width(types)))
+
+
 @dataclass(frozen=True)
 class Result:
     """A computed result: the number of its rows, and the rows where they are at the driver."""
@@ -77,6 +100,7 @@ class Temporaries:
         self._prefix = f"deferred_{uuid.uuid4().hex[:12]}"
         self._results: dict[str, Result] = {}
         self._unread: set[str] = set()
+        self._spans: dict[tuple[str, str], pa.Table | None] = {}
         self._larger_than_expected = False
 
     @cached_property
@@ -97,17 +121,16 @@ class Temporaries:
         """
         with translated(), settings(self._spark, LITTLE if self._is_at_driver(query) else {}):
             frame = self._frame(query)
-            if expected <= LOCAL_ROWS and not self._larger_than_expected and _is_exact_in_arrow(frame.schema):
-                rows = frame.limit(LOCAL_ROWS + 1).toArrow()
-                if rows.num_rows <= LOCAL_ROWS:
-                    return self.hold(step, rows, frame.schema)
-                self._larger_than_expected = True
-            schema, frame = frame.schema, checkpointed(self._spark, frame)
-            if _is_exact_in_arrow(schema):
-                rows = frame.limit(LOCAL_ROWS + 1).toArrow()
-                if rows.num_rows <= LOCAL_ROWS:  # much was read for a small result, such as groups
+            schema, most = frame.schema, _most(frame.schema)
+            if expected <= most and not self._larger_than_expected:
+                rows = frame.limit(most + 1).toArrow()
+                if rows.num_rows <= most:
                     return self.hold(step, rows, schema)
+                self._larger_than_expected = True
+            frame = checkpointed(self._spark, frame)
             count = frame.count()
+            if count <= most:  # much was read for a small result, such as groups
+                return self.hold(step, frame.toArrow(), schema)
             if count <= BROADCAST_ROWS:
                 frame = frame.coalesce(1).hint("broadcast") if count else frame.limit(0)
             return self._named(step, frame, Result(count, None))
@@ -137,8 +160,9 @@ class Temporaries:
                 for i, (frame, own) in enumerate(zip(frames, names, strict=True))
             ]
             both = reduce(lambda all_, part: all_.unionByName(part, allowMissingColumns=True), parts)
-            rows = both.limit(LOCAL_ROWS + 1).toArrow()
-            if rows.num_rows > LOCAL_ROWS:
+            most = min(_most(frame.schema) for frame in frames)
+            rows = both.limit(most + 1).toArrow()
+            if rows.num_rows > most:
                 self._larger_than_expected = True
                 return None
             return {
@@ -174,10 +198,11 @@ class Temporaries:
         """The rows of a query, which are not kept; None where they are many, or not exact at the driver."""
         with translated():
             frame = self._frame(query)
-            if self._larger_than_expected or not _is_exact_in_arrow(frame.schema):
+            most = _most(frame.schema)
+            if self._larger_than_expected or most < 0:
                 return None
-            rows = frame.limit(LOCAL_ROWS + 1).toArrow()
-            return rows if rows.num_rows <= LOCAL_ROWS else None
+            rows = frame.limit(most + 1).toArrow()
+            return rows if rows.num_rows <= most else None
 
     def _frame(self, query: Statement) -> DataFrame:
         for table in query.find_all(exp.Table) if isinstance(query, exp.Expr) else ():
@@ -202,7 +227,7 @@ class Temporaries:
         """Adds the rows of one computed result to another's; returns the table to read both from."""
         first, second = self._results[result.name], self._results[more.name]
         count = first.count + second.count
-        if first.rows is not None and second.rows is not None and first.schema is not None and count <= HELD_ROWS:
+        if first.rows is not None and second.rows is not None and first.schema is not None and count <= LOCAL_ROWS:
             from deferred.spark.at_driver import joined  # it knows all operators, which take a moment to load
 
             return self.hold(step, joined([first.rows, second.rows]), _with_nulls(first.schema))
@@ -224,6 +249,7 @@ class Temporaries:
     def _named(self, step: str, frame: DataFrame, result: Result) -> exp.Table:
         name = f"{self._prefix}_{step}"
         self._unread.discard(name)
+        self._spans = {asked: spans for asked, spans in self._spans.items() if asked[0] != name}
         frame.createOrReplaceTempView(name)
         self._results[name] = result
         return exp.to_table(name)
@@ -236,6 +262,32 @@ class Temporaries:
         """Returns the rows of a computed result where they are at the driver."""
         found = self._results.get(result.name)
         return None if found is None else found.rows
+
+    def spans(self, result: exp.Table, name: str) -> pa.Table | None:
+        """Ranges, `low` to `high` and in order, that cover a column of a result that stays in Spark; NULLs for NULL.
+
+        None for types whose values have no distance, and where there is no value.
+        """
+        if result.name not in self._results:
+            return None
+        if (result.name, name) not in self._spans:
+            with translated():
+                self._spans[result.name, name] = self._spans_of(self._spark.table(result.name), name)
+        return self._spans[result.name, name]
+
+    def _spans_of(self, frame: DataFrame, name: str) -> pa.Table | None:
+        from pyspark.sql import functions, types
+
+        values, type_ = functions.col(quoted(name)), frame.schema[name].dataType
+        if not isinstance(type_, (types.IntegralType, types.DecimalType, types.DateType)):
+            return None
+        place = (functions.unix_date(values) if isinstance(type_, types.DateType) else values).cast("double")
+        ((first, last),) = frame.select(functions.min(place), functions.max(place)).collect()
+        if first is None:
+            return None
+        part = functions.floor((place - functions.lit(first)) / functions.lit(max(1.0, (last - first) / BUCKETS)))
+        found = frame.groupBy(part).agg(functions.min(values).alias("low"), functions.max(values).alias("high"))
+        return found.select("low", "high").toArrow().sort_by("low")
 
     def lasting(self, result: exp.Table, spark: SparkSession) -> DataFrame:
         """Returns a computed result as a DataFrame of another session, which is valid after the operation's end."""
@@ -274,6 +326,11 @@ def _with_nulls(schema: StructType | str) -> StructType | str:
     if isinstance(schema, str):
         return schema
     return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
+
+
+def _most(schema: StructType) -> int:
+    """How many rows with a schema come to the driver; −1 where their values would not be what they were."""
+    return local_rows(field.dataType.simpleString() for field in schema.fields) if _is_exact_in_arrow(schema) else -1
 
 
 def _has_nested(schema: StructType) -> bool:

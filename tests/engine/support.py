@@ -133,5 +133,5 @@ def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
         monkeypatch.setattr(Engine, name, commit)
 
-    for name in ("commit", "append_rows", "replace_rows"):
+    for name in ("commit", "append_rows", "rewrite_rows"):
         counted(name)

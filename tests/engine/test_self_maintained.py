@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deferred.errors import LogLostError, PromiseBrokenError
+from deferred.errors import PromiseBrokenError
 from deferred.log.delta_log import DeltaLog
 from deferred.maintenance import strategies
 from tests.engine.support import assert_fresh, bag, make

@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deferred.algebra.bags import COUNT
+from deferred.algebra.bags import COUNT, column
 from deferred.log.delta_log import DeltaLog
 from deferred.log.small_changes import small_changes
 from deferred.maintenance.rounds import SparkMachine
 from deferred.spark import temporaries as temporaries_module
+from deferred.spark.covering import within_spans
 from deferred.spark.engine import Engine
+from deferred.sql.dialect import text
 from deferred.sql.render import ReadableLeaves, Renderer
 
 VALUES = {
@@ -125,6 +127,22 @@ def test_only_a_result_of_few_rows_comes_to_the_driver(spark: Any, monkeypatch: 
         ]
         (total,) = engine.rows(f"SELECT SUM(id) AS s FROM {many.name}")
         assert total["s"] == 6
+
+
+def test_values_of_a_result_that_stays_in_spark_are_covered(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporaries_module, "LOCAL_ROWS", 3)
+    values = "id AS k, DATE_ADD(DATE '2024-01-01', CAST(id AS INT)) AS d, CAST(id AS STRING) AS s, NULL AS n"
+    rows = f"SELECT {values} FROM RANGE(10) UNION ALL SELECT 1000000, NULL, 'x', NULL"
+    with Engine(spark).temporaries() as temporaries:
+        many = temporaries.compute("many", rows)
+        found = {name: temporaries.spans(many, name) for name in ("k", "d", "s", "n")}
+        assert found["s"] is None
+        assert found["n"] is None
+        covered = {name: within_spans(spans, column(name)) for name, spans in found.items() if spans is not None}
+    assert {name: text(condition) for name, condition in covered.items() if condition is not None} == {
+        "k": "(`k` BETWEEN CAST(0 AS BIGINT) AND CAST(9 AS BIGINT)) OR (`k` = CAST(1000000 AS BIGINT))",
+        "d": "(`d` BETWEEN CAST('2024-01-01' AS DATE) AND CAST('2024-01-10' AS DATE)) OR `d` IS NULL",
+    }
 
 
 def test_types_that_arrow_would_change_stay_in_spark(spark: Any) -> None:

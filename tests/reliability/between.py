@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deferred.spark import driver, engine
+from deferred.spark import driver, engine, rewriting
 from deferred.spark.engine import Engine
 
 
@@ -18,7 +18,7 @@ def before_statement(word: str, act: Callable[[], None]) -> Iterator[None]:
 
     The driver has then opened the table already: what it knows of it is old when `act` has changed it.
     """
-    run, write = engine._analyzed, driver._write
+    run, commit = engine._analyzed, driver.committed
     todo = [act]
 
     def analyzed(spark: Any, statement: Any, *frames: Any) -> Any:
@@ -29,11 +29,12 @@ def before_statement(word: str, act: Callable[[], None]) -> Iterator[None]:
     def written(table: Any, *more: Any, **how: Any) -> bool:
         if todo and word in table.table_uri:
             todo.pop()()
-        return write(table, *more, **how)
+        return commit(table, *more, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_analyzed", analyzed)
-        patch.setattr(driver, "_write", written)
+        for module in (driver, rewriting):
+            patch.setattr(module, "committed", written)
         yield
     assert not todo, f"nothing was about to be written to {word}"
 
@@ -52,7 +53,7 @@ def before_commit(word: str, act: Callable[[], None]) -> Iterator[None]:
         return committing
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("commit", "append_rows", "replace_rows", "replace"):
+        for name in ("commit", "append_rows", "rewrite_rows", "replace"):
             patch.setattr(Engine, name, acting(getattr(Engine, name)))
         yield
     assert not todo, f"no commit to {word} was made"

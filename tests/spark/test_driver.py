@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from deferred.errors import InvariantError
 from deferred.spark import bags, driver
-from deferred.spark.covering import among_values
 from deferred.spark.engine import Engine, Mark
+from deferred.spark.rewriting import rewritten
 
 SCHEMA = pa.schema([("a", pa.int32()), ("s", pa.string()), ("d", pa.date32())])
 COLUMNS = [("a", "int"), ("s", "string"), ("d", "date")]
@@ -87,29 +87,37 @@ def test_the_number_survives_checkpoints(tmp_path: Path) -> None:
     assert sum(held(path).values()) == 31
 
 
-def test_rows_are_replaced_only_in_the_version_that_was_seen(tmp_path: Path) -> None:
+def test_rows_are_rewritten_only_in_the_version_that_was_seen(tmp_path: Path) -> None:
     path = made(tmp_path / "t", [(1, "x", None), (2, "y", None)])
-    condition = among_values(table_of([(1, "x", None)]), ["a"])
-    assert condition is not None
-    found = driver.held(path, condition)
-    assert found is not None
-    rows, version = found
-    assert rows.num_rows == 1
+    files = rewritten(path, COLUMNS, changes_of({(1, "x", None): -1}))
+    assert files is not None
     write_deltalake(path, table_of([(1, "new", None)]), mode="append")
-    assert not Engine().replace_rows(path, condition, table_of([]), version, mark())
+    assert not Engine().rewrite_rows(path, files, mark())
     assert held(path) == {(1, "x", None): 1, (2, "y", None): 1, (1, "new", None): 1}
+
+
+def test_a_rewriting_carries_its_mark_once(tmp_path: Path) -> None:
+    path = made(tmp_path / "t", [(1, "x", None), (2, "y", None)])
+    assert bags.apply_at_driver(Engine(), path, COLUMNS, changes_of({(1, "x", None): -1}), mark(7)) == (1, 0)
+    commit = last_commit(path)
+    assert commit["commitInfo"]["userMetadata"] == mark(7).text()
+    assert (commit["txn"]["appId"], commit["txn"]["version"]) == ("deferred-test", 7)
+    assert bags.apply_at_driver(Engine(), path, COLUMNS, changes_of({(2, "y", None): -1}), mark(7)) is None
+    assert held(path) == {(2, "y", None): 1}
 
 
 @given(
     st.lists(ROWS, max_size=12),
     st.lists(st.tuples(ROWS, st.integers(1, 3)), max_size=4),
+    st.integers(0, 12),
     st.data(),
 )
 def test_a_change_is_applied_exactly(
-    tmp_path_factory: pytest.TempPathFactory, before: list[Row], inserted: list[tuple[Row, int]], data: Any
+    tmp_path_factory: pytest.TempPathFactory, before: list[Row], inserted: list[tuple[Row, int]], cut: int, data: Any
 ) -> None:
-    """(R ∸ ∇R) ⊎ ΔR for any ∇R ⊆ R: with NULLs, duplicates and text that has a meaning in SQL."""
-    path = made(tmp_path_factory.mktemp("driver") / "t", before)
+    """(R ∸ ∇R) ⊎ ΔR for any ∇R ⊆ R: with NULLs, duplicates and text that has a meaning in SQL, in one or two files."""
+    path = made(tmp_path_factory.mktemp("driver") / "t", before[:cut])
+    write_deltalake(path, table_of(before[cut:]), mode="append")
     deleted = data.draw(st.lists(st.sampled_from(before), max_size=4)) if before else []
     deletions = Counter(deleted) & Counter(before)
     changes: Counter[Row] = Counter()
@@ -167,23 +175,12 @@ LONG = Decimal("123456789012345.678")
 
 
 def test_decimals_with_many_digits_are_left_to_spark(tmp_path: Path) -> None:
-    """delta-rs rounds them in the statistics of a file, which Spark would then skip; also beside rows that change."""
+    """delta-rs rounds them in the statistics of a file, which Spark would then skip."""
     schema = pa.schema([("x", pa.decimal128(18, 3)), ("y", pa.list_(pa.decimal128(18, 3)))])
     path = str(tmp_path / "t")
     write_deltalake(path, table_of([], schema))
     assert not Engine().append_rows(path, table_of([(LONG, None)], schema), mark())
     assert not Engine().append_rows(path, table_of([(None, [LONG])], schema), mark())
-
-    schema = pa.schema([("a", pa.int32()), ("x", pa.decimal128(18, 3))])
-    condition = among_values(table_of([(1, None)], schema), ["a"])
-    assert condition is not None
-    for name, other, held_there in [("long", LONG, False), ("short", Decimal("1.5"), True), ("none", None, True)]:
-        path = str(tmp_path / name)
-        write_deltalake(path, table_of([(1, Decimal("2.5")), (2, other)], schema))
-        write_deltalake(path, table_of([(3, None)], schema), mode="append")
-        assert (driver.held(path, condition) is not None) is held_there
-    assert not Engine().replace_rows(path, condition, table_of([(1, LONG)], schema), 1, mark())
-    assert DeltaTable(path).version() == 1
 
 
 UTC = ZoneInfo("UTC")
@@ -218,13 +215,53 @@ def test_spark_finds_every_value(spark: Any, tmp_path: Path, type_: str) -> None
         assert table.filter(functions.col("x") == literal).count() == 1, value
 
 
+@pytest.mark.parametrize("type_", HARD)
+def test_spark_finds_every_value_of_a_rewritten_file(spark: Any, tmp_path: Path, type_: str) -> None:
+    from pyspark.sql import functions
+
+    path, columns = str(tmp_path / "t"), [("a", "int"), ("x", type_)]
+    assert driver.create(path, columns, (), {})
+    schema = pa.schema([(name, driver.exact_type(kind)) for name, kind in columns])
+    assert Engine().append_rows(path, table_of([(-1, None)], schema), mark(1))
+    for number, value in enumerate(HARD[type_]):
+        rows = table_of([(number - 1, None), (number - 1, value), (number, None)], schema)
+        changes = rows.append_column(bags.COUNT, pa.array([-1, 1, 1]))
+        assert bags.apply_at_driver(Engine(), path, columns, changes, mark(number + 2)) == (1, 2)
+    table = spark.read.format("delta").load(path)
+    for value in HARD[type_]:
+        literal = functions.lit(value.isoformat() if isinstance(value, date) else value).cast(type_)
+        assert table.filter(functions.col("x") == literal).count() == 1, value
+    assert table.count() == len(HARD[type_]) + 1
+
+
+def test_only_files_with_deleted_rows_are_rewritten(tmp_path: Path) -> None:
+    """Also where their statistics do not tell them apart; floating-point numbers are compared by their bits."""
+    schema = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    columns, path = [("k", "bigint"), ("x", "double")], str(tmp_path / "t")
+    parts = [[(1, 0.0), (9, float("nan"))], [(1, -0.0), (9, 0.5)], [(20, 1.5), (21, None)]]
+    write_deltalake(path, table_of([], schema))
+    for part in parts:
+        write_deltalake(path, table_of(part, schema), mode="append")
+    files = {file["path"] for file in pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()}
+    changes = table_of([(1, -0.0), (30, float("nan"))], schema).append_column(bags.COUNT, pa.array([-1, 2]))
+    assert bags.apply_at_driver(Engine(), path, columns, changes, mark()) == (1, 2)
+    after = {file["path"] for file in pa.table(DeltaTable(path).get_add_actions(flatten=True)).to_pylist()}
+    assert len(files - after) == 1
+    rows = sorted(repr(tuple(row.values())) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
+    left = [*parts[0], parts[1][1], *parts[2], (30, float("nan")), (30, float("nan"))]
+    assert rows == sorted(map(repr, left))
+    gone = table_of([(9, float("nan"))], schema).append_column(bags.COUNT, pa.array([-1]))
+    assert bags.apply_at_driver(Engine(), path, columns, gone, mark(2)) is None
+
+
 def test_tables_that_spark_writes_otherwise_are_left_to_it(tmp_path: Path) -> None:
     rows = table_of([(1, "x", None)])
     path = made(tmp_path / "t", [(1, "x", None)])
-    condition = among_values(rows, ["a"])
-    assert condition is not None
+    gone = changes_of({(1, "x", None): -1})
+    assert rewritten(path, COLUMNS, gone) is not None
+    assert rewritten(path, [*COLUMNS[:2], ("d", "varchar(9)")], gone) is None
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    assert driver.held(path, condition) is None
+    assert rewritten(path, COLUMNS, gone) is None
     assert not driver.append("s3a://bucket/t", rows, "deferred-test", 1, "")
     assert not driver.append(str(tmp_path / "nothing"), rows, "deferred-test", 1, "")
 

@@ -11,8 +11,9 @@ from sqlglot import exp
 from deferred.algebra.bags import signed, union_all
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
-from deferred.log.delta_log import DeltaLog, commit_file
+from deferred.log.delta_log import DeltaLog
 from deferred.log.file_changes import Action, FileChanges, file_changes, log_of_files
+from deferred.log.heads import commit_file
 from deferred.log.locating import Given
 from deferred.log.sources.source import Source
 from deferred.log.storage import Storage
