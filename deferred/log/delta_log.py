@@ -137,14 +137,14 @@ class DeltaLog:
     def __init__(self, location: str) -> None:
         self.location = location
         found = _HEADS.version(location)
-        self.version = self._opened(None).version() if found is None else found
+        self.version = int(self._at(None).version()) if found is None else found
         """The newest version when the table was first looked at."""
 
     @cached_property
     def _table(self) -> DeltaTable:
-        return self._opened(self.version)
+        return self._at(self.version)
 
-    def _opened(self, version: int | None) -> DeltaTable:
+    def _at(self, version: int | None) -> DeltaTable:
         """The table at a version, the newest one by default, with the list of its files."""
         from deltalake.exceptions import DeltaError
 
@@ -161,7 +161,7 @@ class DeltaLog:
     def _about(self) -> About:
         found = _HEADS.about(self.location, self.version)
         if found is None:
-            found = _about(self._table)
+            found = _told(self._table)
             _HEADS.learn(self.location, self.version, found)
         return found
 
@@ -371,7 +371,7 @@ class DeltaLog:
             return []
 
     def _shape_at(self, version: int) -> Shape:
-        return _shape(_about(_opened(self.location, version)).metadata)
+        return _shape(_told(_opened(self.location, version)).metadata)
 
     def files(self, most: int) -> list[dict[str, Any]]:
         """The files of the table with their statistics; none where there are more than `most`."""
@@ -410,7 +410,7 @@ def _opened(location: str, version: int | None = None) -> DeltaTable:
     return DeltaTable(location, version=version, storage_options=object_store.options(location))
 
 
-def _about(table: DeltaTable) -> About:
+def _told(table: DeltaTable) -> About:
     """What delta-rs says of a table, named as in Delta's log."""
     metadata, protocol = table.metadata(), table.protocol()
     return About(

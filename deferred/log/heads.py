@@ -99,7 +99,8 @@ class Heads:
         known = self._about.get(location)
         if known is None or known[0] > version:
             known = _checkpointed(location, version)
-        metadata = protocol = None
+        metadata: Mapping[str, Any] | None = None
+        protocol: Mapping[str, Any] | None = None
         after = -1
         if known is not None:
             after, about = known
