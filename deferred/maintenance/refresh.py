@@ -27,7 +27,7 @@ from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.sizing import settings_for
-from deferred.spark.temporaries import Temporaries
+from deferred.spark.temporaries import Temporaries, local_rows
 from deferred.sql.ddl import column_list
 from deferred.sql.dialect import delta_table
 
@@ -59,21 +59,21 @@ def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
     rows = pending_rows(view, view.applied_batch, batch)
     mark = _mark(view, work, batch, view.propagated, held)
     with work.phase("apply"):
-        done = (
-            None
-            if rows is None
-            else bags.apply_at_driver(
-                context.engine, mv_path(view.location), view.columns, rows, mark, view.definition.key
-            )
-        )
+        done = None if rows is None else _apply_at_driver(context, view, rows, mark)
     if done is not None:
         work.rows_deleted, work.rows_inserted = done
     else:
-        _apply_in_spark(context, view, batch, rows, mark, work)
+        few = rows is not None and rows.num_rows <= local_rows(type_ for _, type_ in view.columns)
+        _apply_in_spark(context, view, batch, rows if few else None, mark, work)
     work.rows_read = work.rows_deleted + work.rows_inserted
     if work.rows_read:
         confirm(mv_path(view.location), "refresh", work.id)
     context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
+
+
+def _apply_at_driver(context: Context, view: ViewRecord, rows: pa.Table, mark: Mark) -> tuple[int, int] | None:
+    key, path = view.definition.key, mv_path(view.location)
+    return bags.apply_at_driver(context.engine, path, view.columns, rows, mark, key, _is_one_batch(rows))
 
 
 def _apply_in_spark(
@@ -101,9 +101,13 @@ def _net(view: ViewRecord, batch: int, rows: pa.Table | None, temporaries: Tempo
         return temporaries.compute("net", net(pending(view, view.applied_batch, batch), view.columns))
     schema = column_list([*view.columns, (COUNT, "bigint")])
     changes = temporaries.put("pending", rows.select([*(name for name, _ in view.columns), COUNT]), schema)
-    if len(rows.column(DIFFERENTIAL_BATCH).unique()) == 1:
+    if _is_one_batch(rows):
         return changes
     return temporaries.compute("net", net(changes, view.columns), rows.num_rows)
+
+
+def _is_one_batch(rows: pa.Table) -> bool:
+    return len(rows.column(DIFFERENTIAL_BATCH).unique()) == 1
 
 
 def _mark(view: ViewRecord, work: Work, batch: int, cut: Cut, held: Held) -> Mark:

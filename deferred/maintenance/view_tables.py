@@ -15,11 +15,14 @@ from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, u
 from deferred.log.delta_log import DeltaLog
 from deferred.metadata import ViewRecord
 from deferred.spark.driver import exact_type
-from deferred.spark.temporaries import local_rows
+from deferred.spark.temporaries import width
 from deferred.sql.dialect import delta_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PENDING_BYTES = 128 * 2**20
+"""Differential batches are read without Spark up to about so many bytes."""
 
 DIFFERENTIAL_COUNT = "_deferred_count"
 """The column of the differential table that says how often a row is inserted (positive) or deleted (negative)."""
@@ -70,12 +73,12 @@ def pending(view: ViewRecord, after: int, upto: int, version: int | None = None)
 
 
 def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
-    """The same, read without Spark; None where there are many, or values that do not come through exactly."""
+    """The same, read without Spark; None where that is too much, or values do not come through exactly."""
     types = [type_ for _, type_ in view.columns]
     if not all(exact_type(type_) is not None for type_ in types):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
-    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, local_rows(types))
+    rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, PENDING_BYTES // width(types))
     return (
         None
         if rows is None

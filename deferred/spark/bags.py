@@ -179,7 +179,13 @@ def _near(temporaries: Temporaries, changes: exp.Table, columns: Sequence[str]) 
 
 
 def apply_at_driver(
-    engine: Engine, path: str, columns: Columns, rows: pa.Table, mark: Mark, key: Sequence[str] = ()
+    engine: Engine,
+    path: str,
+    columns: Columns,
+    rows: pa.Table,
+    mark: Mark,
+    key: Sequence[str] = (),
+    is_netted: bool = False,
 ) -> tuple[int, int] | None:
     """The same for a signed bag at the driver, netted or not, without Spark; None where Spark must do it.
 
@@ -191,7 +197,7 @@ def apply_at_driver(
         new = local_bags.repeated(rows.select(names), rows.column(COUNT).to_pylist())
         return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
     try:
-        files = rewriting.rewritten(path, columns, rows, key)
+        files = rewriting.rewritten(path, columns, rows, key, is_netted)
     except rewriting.NotContained:
         raise _not_contained("Some", path) from None
     if files is None:

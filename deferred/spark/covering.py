@@ -179,11 +179,38 @@ def holding(files: Sequence[Mapping[str, Any]], rows: pa.Table, names: Sequence[
     found = list(files)
     for name in names:
         values = rows.column(name)
-        known = _distinct(values) if has_sound_statistics(values.type) and not values.null_count else None
-        if known is not None:
-            spans = ranges(known[0])
-            found = [file for file in found if overlaps(file, name, spans)]
+        if has_sound_statistics(values.type) and not values.null_count:
+            spans = _ranges_of(values)
+            found = [file for file in found if spans is None or overlaps(file, name, spans)]
     return found
+
+
+def _ranges_of(values: pa.ChunkedArray) -> list[tuple[Any, Any]] | None:
+    """Ranges of a column without NULLs, of many values but whole numbers one; None for values that Python has not.
+
+    >>> import pyarrow as pa
+    >>> _ranges_of(pa.chunked_array([[90000, *range(2000), 90001]]))
+    [(0, 1999), (90000, 90001)]
+    """
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import compute
+
+    known = compute.unique(values)
+    known = known.take(compute.sort_indices(known))
+    splits: list[int] = []
+    if (pa.types.is_integer(known.type) or pa.types.is_date32(known.type)) and len(known) > VALUES:
+        whole = known.cast(pa.int32()) if pa.types.is_date32(known.type) else known
+        places = whole.to_numpy().astype(float)
+        gaps = np.diff(places)
+        largest = np.sort(np.argsort(gaps)[-(RANGES - 1) :])
+        splits = [int(i) + 1 for i in largest if gaps[i] * 4 * RANGES > places[-1] - places[0]]
+    try:
+        if len(known) <= VALUES:
+            return ranges(known.to_pylist())
+        return [(known[a].as_py(), known[b - 1].as_py()) for a, b in pairwise([0, *splits, len(known)])]
+    except (ValueError, OverflowError):
+        return None
 
 
 def overlaps(file: Mapping[str, Any], name: str, spans: Sequence[tuple[Any, Any]]) -> bool:

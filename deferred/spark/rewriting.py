@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.bags import COUNT
@@ -35,7 +36,7 @@ READ_BYTES = 256 * 2**20
 REWRITTEN_BYTES = 128 * 2**20
 """More bytes of files are rewritten by Spark, which works on all cores of a cluster."""
 
-INSERTED_ROWS = 1_000_000
+INSERTED_ROWS = 2_000_000
 """More rows, each as often as its count says, are written by Spark."""
 
 TELLING = 3
@@ -71,8 +72,10 @@ class Rewriting:
         return committed(self.table, write, application, version, metadata)
 
 
-def rewritten(path: str, columns: Columns, changes: pa.Table, key: Sequence[str] = ()) -> Rewriting | None:
-    """(R ∸ ∇R) ⊎ ΔR for a signed bag, netted or not, as files that are not committed yet; None where Spark must do it.
+def rewritten(
+    path: str, columns: Columns, changes: pa.Table, key: Sequence[str] = (), is_netted: bool = False
+) -> Rewriting | None:
+    """(R ∸ ∇R) ⊎ ΔR for a signed bag as files that are not committed yet; None where Spark must do it.
 
     Rows are looked for by the columns of `key`, where there is one.
     """
@@ -87,10 +90,10 @@ def rewritten(path: str, columns: Columns, changes: pa.Table, key: Sequence[str]
         return None
     schema = pa.schema([(name, types[name]) for name in names])
     try:
-        change = summed(_as_bits(changes.select([*names, COUNT]).cast(schema.append(pa.field(COUNT, pa.int64())))))
         if not _is_comparable(changes):
             return None
-        return _Table(table, path, schema).changed(change, key)
+        change = _as_bits(changes.select([*names, COUNT]).cast(schema.append(pa.field(COUNT, pa.int64()))))
+        return _Table(table, path, schema).changed(change if is_netted else summed(change), key)
     except (OSError, ValueError, OverflowError, pa.ArrowException):  # whatever is not for Arrow: Spark does it
         return None
 
@@ -125,13 +128,11 @@ class _Table:
         if sum(file["size_bytes"] for file, _ in touched) > REWRITTEN_BYTES:
             return None
         touched.sort(key=lambda each: each[0]["size_bytes"], reverse=True)
-        added = []
-        for number, (file, positions) in enumerate(touched, 1):
-            kept = self._without(file, positions)
-            added.append(pa.concat_tables([kept, inserted]) if number == len(touched) else kept)
-        written = [self._written(rows) for rows in added or [inserted] if rows.num_rows]
+        kept = (self._without(file, positions) for file, positions in touched[:-1])
+        last = [self._without(*touched[-1]), inserted] if touched else [inserted]
+        added = [self._written(rows) for rows in chain(kept, [pa.concat_tables(last)]) if rows.num_rows]
         removed = [_removal(file) for file, _ in touched]
-        return Rewriting(self.table, written, removed, -sum(gone.column(COUNT).to_pylist()), inserted.num_rows)
+        return Rewriting(self.table, added, removed, -sum(gone.column(COUNT).to_pylist()), inserted.num_rows)
 
     def _files_with(self, gone: pa.Table, key: Sequence[str]) -> list[Mapping[str, Any]] | None:
         """The files that may hold rows to be deleted, by their statistics; None where that is too much to read."""
