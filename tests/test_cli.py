@@ -101,6 +101,12 @@ def test_an_error_is_one_message_on_standard_error(project: Project) -> None:
     assert "nowhere" in err.splitlines()[0]
 
 
+def test_a_file_is_no_table(project: Project) -> None:
+    """Not even the name of one, for which Spark would have to start."""
+    (project.folder / "visits.csv").write_text("visitor,page\nann,home\n")
+    assert "visits.csv is not a Delta table. Write it as Delta first" in project.fails("track", "visits", "visits.csv")
+
+
 def test_an_error_with_json_is_a_document_as_well(project: Project) -> None:
     code, out, err = project.run("drop", "nowhere", "--json")
     assert code == 1

@@ -69,7 +69,7 @@ def located(context: Context, given: str | None, name: str) -> str:
 def locate(context: Context, path_or_name: str) -> str:
     """The path of a Delta table that is given by path or by its name in Spark's catalog."""
     given = os.fspath(path_or_name)
-    if "://" in given or os.sep in given or is_delta(given):
+    if "://" in given or os.sep in given or os.path.isfile(given) or is_delta(given):
         location = given if "://" in given else os.path.abspath(given)
         location = location.removeprefix("file://")
         if not is_delta(location):
