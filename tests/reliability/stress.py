@@ -1,7 +1,7 @@
 """Stress: several processes work on one warehouse at once, and the whole history is checked afterwards.
 
-Writers with their own DML and with transactions, propagate, partial_refresh, refresh, readers, OPTIMIZE, VACUUM, RESTORE
-and ALTER run in processes of their own on one Spark Connect server. Leases are lost while they are held, the clock of
+Writers with their own DML and with transactions, propagate, partial_refresh, refresh, rebuild, readers, OPTIMIZE, VACUUM,
+RESTORE, ALTER of a table and of a view, and views that come and go run in processes of their own on one Spark Connect server. Leases are lost while they are held, the clock of
 one process is wrong, and processes are killed while the server goes on with what they have sent. One seed decides what
 each process does; how the operations fall together is up to the machine.
 
@@ -26,22 +26,44 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from deferred import Warehouse
-from deferred.errors import DeferredError, LeaseHeldError, LeaseLostError, LogLostError, SparkFailure, TransactionError
+from deferred.errors import (
+    DeferredError,
+    LeaseHeldError,
+    LeaseLostError,
+    LogLostError,
+    NameTakenError,
+    SparkFailure,
+    TransactionError,
+    UnknownObjectError,
+)
 from deferred.log.delta_log import DeltaLog
 from deferred.metadata import Cut, records
 
 TABLES = {"r": "k INT, v INT, tag STRING", "t": "k INT, w INT, tag STRING", "u": "k INT, x INT, tag STRING"}
+
+
+def edition(number: int) -> str:
+    """The query of the view that is altered: its rows say which of its definitions they are of."""
+    return f"SELECT k, COUNT(*) AS n, {number} AS edition FROM t GROUP BY k"
+
+
+EDITED = "edited"
+PASSING = "passing"
+"""A view that is created, refreshed and dropped all the time."""
+
 VIEWS = {
     "joined": ("SELECT r.k, r.v, t.w FROM r JOIN t ON r.k = t.k AND r.tag = t.tag", "combined"),
     "groups": ("SELECT k, COUNT(*) AS n, SUM(v) AS total FROM r GROUP BY k", "combined"),
     "now": ("SELECT t.k, t.w, u.x FROM t LEFT JOIN u ON t.k = u.k", "immediate"),
     "above": ("SELECT n, COUNT(*) AS m FROM groups GROUP BY n", "combined"),
+    EDITED: (edition(0), "combined"),
 }
 """By name: the query, which DuckDB, the referee, reads as Spark does, and the scenario."""
 
@@ -99,6 +121,11 @@ class Worker:
             self.vacuum: 1,
             self.restore: 1,
             self.alter: 1,
+            self.alter_view: 1,
+            self.rebuild: 1,
+            self.create: 2,
+            self.use: 1,
+            self.drop: 1,
         }
 
     def transaction(self, note: dict[str, Any]) -> None:
@@ -167,6 +194,28 @@ class Worker:
     def alter(self, note: dict[str, Any]) -> None:
         name = f"more_{self.draw.randrange(10**6)}"
         self.warehouse.spark.sql(f"ALTER TABLE delta.`{self._location('u')}` ADD COLUMNS ({name} INT)").collect()
+
+    def alter_view(self, note: dict[str, Any]) -> None:
+        note["edition"] = self.draw.randrange(10**6)
+        self.warehouse.alter_view(EDITED, edition(note["edition"]))
+
+    def rebuild(self, note: dict[str, Any]) -> None:
+        note["state"] = self.warehouse.rebuild(self._view(note)).state
+
+    def create(self, note: dict[str, Any]) -> None:
+        sql = self.draw.choice(
+            ["SELECT k, SUM(x) AS total FROM u GROUP BY k", "SELECT v, n FROM r JOIN groups USING (k)"]
+        )
+        with suppress(NameTakenError):
+            note["created"] = self.warehouse.create_view(PASSING, sql).id
+
+    def use(self, note: dict[str, Any]) -> None:
+        with suppress(UnknownObjectError):
+            note["state"] = self.warehouse.refresh(PASSING).state
+
+    def drop(self, note: dict[str, Any]) -> None:
+        with suppress(UnknownObjectError):
+            self.warehouse.drop_view(PASSING)
 
     def _rebuild(self, note: dict[str, Any]) -> None:
         try:
@@ -249,8 +298,8 @@ class Referee:
             if commit.mark is not None and commit.mark.get("kind") == "refresh":
                 yield commit.version, Cut.from_json(commit.mark["cut"])
 
-    def expected(self, view: str, cut: Cut) -> Counter[tuple[Any, ...]]:
-        key = (view, json.dumps(sorted(cut.versions.items())))
+    def expected(self, query: str, cut: Cut) -> Counter[tuple[Any, ...]]:
+        key = (query, json.dumps(sorted(cut.versions.items())))
         if key not in self._known:
             import duckdb
             from deltalake import DeltaTable
@@ -259,7 +308,7 @@ class Referee:
                 for table, version in cut.versions.items():
                     rows = DeltaTable(self.tables[table].location, version=version).to_pyarrow_table()
                     connection.register(self.tables[table].name, rows)
-                self._known[key] = Counter(connection.execute(VIEWS[view][0]).fetchall())
+                self._known[key] = Counter(connection.execute(query).fetchall())
         return self._known[key]
 
     def halves(self, cut: Cut) -> set[str]:
@@ -294,13 +343,19 @@ def check(warehouse: Warehouse, notes: list[dict[str, Any]], report: Report) -> 
         if note["act"] == "read" and note["outcome"] == "done":
             report.states += 1
             cut = [cut for version, cut in shown[note["view"]] if version <= note["version"]][-1]
-            seen, wanted = Counter(map(tuple, note["rows"])), referee.expected(note["view"], cut)
+            seen = Counter(map(tuple, note["rows"]))
+            wanted = referee.expected(_query_of(note["view"], seen), cut)
             if seen != wanted:
                 report.violations.append(
                     f"{note['view']} at version {note['version']} is not Q at {cut}: too many {seen - wanted}, "
                     f"missing {wanted - seen}."
                 )
     _check_transactions(referee, notes, report)
+
+
+def _query_of(view: str, seen: Counter[tuple[Any, ...]]) -> str:
+    """The query that rows must be of: rows of two editions of a view are of none."""
+    return edition(next(iter(seen))[-1]) if view == EDITED and seen else VIEWS[view][0]
 
 
 def _check_transactions(referee: Referee, notes: list[dict[str, Any]], report: Report) -> None:
@@ -392,10 +447,11 @@ def _settle(warehouse: Warehouse, report: Report) -> None:
     for attempt in range(3):  # a statement that a killed process has sent may still be running
         try:
             warehouse.sync()
-            for view in VIEWS:
-                state = next(v for v in warehouse.views() if v.name == view).state
-                (warehouse.rebuild if state == "broken" else warehouse.refresh)(view)
-                warehouse.verify(view)
+            for name in (*VIEWS, PASSING):
+                view = warehouse.find_view(name)
+                if view is not None:
+                    (warehouse.rebuild if view.state == "broken" else warehouse.refresh)(name)
+                    warehouse.verify(name)
             return
         except DeferredError as error:
             if attempt == 2:
