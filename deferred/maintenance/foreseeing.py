@@ -90,11 +90,11 @@ def foreseen(context: Context, name: str, sql: str, options: ViewOptions | None 
             return Foreseen(way.name, way.reason, (), ())
         old = definitions.load(context, view)
         kept = None if isinstance(way, FromBaseTables) else carried(view, old, new.definition)
-        reads = (*_base_tables(context, new.definition, way, kept), *_own_tables(view, old, way, kept))
+        reads = (*_base_tables(context, old, new.definition, way, kept), *_own_tables(view, old, way, kept))
         return Foreseen(way.name, way.reason, reads, tuple(_written(view, new.definition, way)))
 
 
-def _base_tables(context: Context, new: Definition, way: Way, kept: Carried | None) -> Iterator[Part]:
+def _base_tables(context: Context, old: Definition, new: Definition, way: Way, kept: Carried | None) -> Iterator[Part]:
     """The base tables that are read: for the rows of the view, and for the support tables that are made of none."""
     for_rows = _read_for_rows(new, way, kept)
     made = [node for node, _ in kept_nodes(new.plan).values()] if kept is None else kept.supports.values()
@@ -103,7 +103,7 @@ def _base_tables(context: Context, new: Definition, way: Way, kept: Carried | No
         how = "read at most" if isinstance(way, ByDifference) else "read"
         if name not in for_rows:
             how = "read for what is kept beside the view"
-        yield _part(name, how, costs.size(context, new, name))
+        yield _part(name, how, costs.size(context, new if name in new.tables else old, name))
 
 
 def _read_for_rows(new: Definition, way: Way, kept: Carried | None) -> frozenset[str]:

@@ -240,8 +240,8 @@ def _counted(edges: Iterable[tuple[Any, Any]]) -> Counter[Any]:
     return Counter(boss for _, boss in chain)
 
 
-FIRST = int(os.environ.get("DEFERRED_FUZZ_SEED", "9000"))
-GROUPS = int(os.environ.get("DEFERRED_FUZZ_RECURSIVE", "4"))
+FIRST = int(os.environ.get("DEFERRED_FUZZ_SEED", "9010"))
+GROUPS = int(os.environ.get("DEFERRED_FUZZ_RECURSIVE", "1"))
 TOGETHER = 5
 """So many views over the graphs of one seed."""
 

@@ -1,7 +1,7 @@
 """Random views that need no base table, on Spark: in a warehouse, while the files of the base tables are out of reach.
 
-Their owner hands over what has changed, or Debezium sends it: thirty views in all. DEFERRED_FUZZ_SELF=100 runs that many
-of each kind, through more changes.
+Their owner hands over what has changed, or Debezium sends it. DEFERRED_FUZZ_SELF=30 runs that many views of each kind,
+through more changes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.fuzz.promised import NAMES, State, Tables, query
 pytestmark = pytest.mark.slow
 
 FIRST = int(os.environ.get("DEFERRED_FUZZ_SEED", "700"))
-WANTED = int(os.environ.get("DEFERRED_FUZZ_SELF", "15"))
-TOGETHER, STEPS = 15, 2 if WANTED > 15 else 1
+WANTED = int(os.environ.get("DEFERRED_FUZZ_SELF", "8"))
+TOGETHER, STEPS = 8, 2 if WANTED > 8 else 1
 """So many views over the same tables, and changes of these."""
 VERIFIED = 5
 """One in so many views is verified, too; all are compared with their recomputation."""
