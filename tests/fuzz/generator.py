@@ -222,8 +222,9 @@ class Generator(Expressions, Histories):
         listed = [f"{item} AS {name}" for item, name in zip(items, names, strict=True)]
         if group and not total and self.chance(0.12) and INT in types:
             listed = self.ranked_groups(listed, items, types, keyed, names)
-        # GROUP BY ALL takes what HAVING names for one more key on DuckDB, and not on Spark.
-        named_in_having = [] if group.endswith(" ALL") else keys + extra
+        # On DuckDB, and not on Spark, GROUP BY ALL takes what HAVING names for one more key, and a name in HAVING is an
+        # alias even where the expression around it is grouped by.
+        named_in_having = [] if group.endswith(" ALL") or self.shadows else keys + extra
         having = self.having(columns, named_in_having, depth, outer, total)
         sql = f"SELECT {', '.join(listed)} FROM {source}{self.where(columns, depth, outer)}{group}{having}"
         return Query(sql, names, tuple(types))
