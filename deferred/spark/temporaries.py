@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred.algebra.bags import alias, call, column, select
 from deferred.spark.session import adopted, checkpointed, settings
 from deferred.spark.statements import Statement, statement_text, translated
-from deferred.sql.dialect import quoted
+from deferred.sql.dialect import cast, quoted, text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -272,22 +273,24 @@ class Temporaries:
             return None
         if (result.name, name) not in self._spans:
             with translated():
-                self._spans[result.name, name] = self._spans_of(self._spark.table(result.name), name)
+                self._spans[result.name, name] = self._spans_of(result, name)
         return self._spans[result.name, name]
 
-    def _spans_of(self, frame: DataFrame, name: str) -> pa.Table | None:
-        from pyspark.sql import functions, types
+    def _spans_of(self, result: exp.Table, name: str) -> pa.Table | None:
+        from pyspark.sql import types
 
-        values, type_ = functions.col(quoted(name)), frame.schema[name].dataType
+        values, type_ = column(name), self._spark.table(result.name).schema[name].dataType
         if not isinstance(type_, (types.IntegralType, types.DecimalType, types.DateType)):
             return None
-        place = (functions.unix_date(values) if isinstance(type_, types.DateType) else values).cast("double")
-        ((first, last),) = frame.select(functions.min(place), functions.max(place)).collect()
+        place = cast(call("UNIX_DATE", values) if isinstance(type_, types.DateType) else values, "double")
+        least, greatest = (alias(call(name, place.copy()), name) for name in ("MIN", "MAX"))
+        ((first, last),) = self._spark.sql(text(select([least, greatest], result.copy()))).collect()
         if first is None:
             return None
-        part = functions.floor((place - functions.lit(first)) / functions.lit(max(1.0, (last - first) / BUCKETS)))
-        found = frame.groupBy(part).agg(functions.min(values).alias("low"), functions.max(values).alias("high"))
-        return found.select("low", "high").toArrow().sort_by("low")
+        beyond = exp.Sub(this=place, expression=_double(first))
+        part = call("FLOOR", exp.Mul(this=beyond, expression=_double(min(1.0, BUCKETS / max(1.0, last - first)))))
+        ends = [alias(call("MIN", values.copy()), "low"), alias(call("MAX", values.copy()), "high")]
+        return self._spark.sql(text(select(ends, result.copy()).group_by(part))).toArrow().sort_by("low")
 
     def lasting(self, result: exp.Table, spark: SparkSession) -> DataFrame:
         """Returns a computed result as a DataFrame of another session, which is valid after the operation's end."""
@@ -326,6 +329,10 @@ def _with_nulls(schema: StructType | str) -> StructType | str:
     if isinstance(schema, str):
         return schema
     return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
+
+
+def _double(value: float) -> exp.Expr:
+    return cast(exp.Literal.string(repr(value)), "double")
 
 
 def _most(schema: StructType) -> int:

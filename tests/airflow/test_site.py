@@ -321,7 +321,6 @@ def test_a_killed_task_is_tried_again(site: Site) -> None:
     run = site.trigger("order_details", {"action": "refresh"})
     for name in (f"propagate:{view.id}", f"refresh:{view.id}"):
         holder = site.until(lambda name=name: site.warehouse._context.metadata.leases.holder(name), name, pause=0.02)
-        time.sleep(0.3)  # in the middle of it
         os.kill(int(holder.owner.rsplit(":", 3)[1]), signal.SIGKILL)
     assert site.wait("order_details", run) == "success", site.logs("order_details", run)
     assert site.task("order_details", run, "refresh")["try_number"] >= 2

@@ -29,7 +29,7 @@ from tests.fuzz.mutations import another_join, join_removed, mutated
 from tests.fuzz.promised import Tables, query
 from tests.fuzz.run import SHARED, case_of
 
-GROUPS = range(12)
+GROUPS = range(19)
 VIEWS, LONGEST, EDITED = 14, 500, 3
 """So many views of each group, which share their tables; the characters of a view; and how often it is edited."""
 
