@@ -138,7 +138,7 @@ def test_a_table_that_a_later_version_would_read_otherwise_is_not_read(shop: Sho
     wh.create_view("toys", TOY_LINES, maintain="self")
     view = wh.find_view("toys")
     ((name, table),) = view.definition.shared.items()
-    other = {**table, "conditions": [f"({text})" for text in table["conditions"]]}
+    other = replace(table, conditions=tuple(f"({text})" for text in table.conditions))
     store.update(view.id, definition=replace(view.definition, shared={name: other}))
     shop.change("line", inserted="(105, 10, 7, 6)")
     assert wh.refresh("toys").strategy == "full"
