@@ -127,7 +127,7 @@ def test_a_changed_query_leaves_the_dag(project: Path) -> None:
     add(project, "v", "WITH (refresh_every = '1h') AS SELECT a, COUNT(*) AS n FROM t GROUP BY a")
     after = dags(project)["v"]
     assert after.task_ids == before.task_ids
-    assert (after.dag_id, after.tags, after.timetable.summary) == (before.dag_id, before.tags, before.timetable.summary)
+    assert (after.dag_id, after.tags, after.schedule) == (before.dag_id, before.tags, before.schedule)
     assert "COUNT(*) AS n" in after.doc_md
     assert "COUNT(*) AS n" not in before.doc_md
 
