@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
 
+_BATCHES = ("applied_batch", "propagated_batch", "replacement_batch")
 _PROGRESS = {"state": "active", "problem": None, "shown": None, "propagated": None}
 """What a view is not, but how far it has come: Delta's logs have that."""
 
@@ -84,7 +85,7 @@ def _written(record: TableRecord | ViewRecord) -> str:
     """A record as JSON text; of a view without how far it has come."""
     values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     if isinstance(record, ViewRecord):
-        for name in (*_PROGRESS, "applied_batch", "propagated_batch"):
+        for name in (*_PROGRESS, *_BATCHES):
             del values[name]
         values |= {"options": record.options.to_dict(), "definition": record.definition.to_json()}
     return json.dumps(values, default=_plain, indent=1, sort_keys=True)
@@ -120,8 +121,7 @@ def _view(value: dict[str, Any]) -> ViewRecord:
             "columns": tuple((name, type_) for name, type_ in value["columns"]),
             "definition": RememberedDefinition.from_json(value["definition"]),
             "depends_on": tuple(value["depends_on"]),
-            "applied_batch": 0,
-            "propagated_batch": 0,
+            **dict.fromkeys(_BATCHES, 0),
             "created_at": datetime.fromisoformat(value["created_at"]),
             "updated_at": datetime.fromisoformat(value["updated_at"]),
         }

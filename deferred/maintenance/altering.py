@@ -176,7 +176,7 @@ class ByDifference(Way):
         return union_all(parts)
 
 
-def _pending(job: Altering) -> exp.Select:
+def _pending(job: Altering) -> exp.Query:
     """∇MV and ΔMV, which the new rows must not lose."""
     return pending(job.view, job.view.applied_batch, job.view.propagated_batch)
 

@@ -5,6 +5,7 @@ Only a propagate that finds a new commit loads this module, and with it all that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sqlglot import exp
 from deferred.algebra.bags import COUNT, bigint, column, insert_into, select
 from deferred.errors import DeferredError
 from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
@@ -23,13 +25,15 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.operation import Work
 from deferred.maintenance.relevance import Relevant, relevant
 from deferred.maintenance.rounds import RecomputeInstead
-from deferred.maintenance.settle import confirm
+from deferred.maintenance.settle import confirm, propagated_to
 from deferred.maintenance.strategies import RECOMPUTE, Change, Choice, Job, choose, reconsidered
 from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
     differential_application,
     differential_path,
+    files_of,
+    mv_path,
 )
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
@@ -159,7 +163,8 @@ def _computed(move: Move, logs: Logs, choice: Choice | None, temporaries: Tempor
     work.strategy, work.details["reason"] = choice.strategy.name, choice.reason
     if change.recursions:
         work.details["recursions"] = change.recursions
-    work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
+    if isinstance(change.rows, exp.Table):
+        work.rows_deleted, work.rows_inserted = bags.count_changes(context.engine, temporaries, change.rows)
     return change, supports.next_batch
 
 
@@ -183,21 +188,31 @@ def _write_batch(move: Move, change: Change, temporaries: Temporaries, batch: in
     """
     context, view, work = move.context, move.view, move.work
     change.advance_supports(work.id, batch)
-    if work.rows_deleted or work.rows_inserted:
-        path = differential_path(view.workings)
-        names = [name for name, _ in view.columns]
-        mark = Mark(
-            differential_application(view),
-            move.held.lease.committing,
-            {"kind": "propagate", "operation": work.id, "batch": batch, "cut": move.cut.to_json()},
-        )
-        target = [*names, DIFFERENTIAL_COUNT, DIFFERENTIAL_BATCH]
+    path = differential_path(view.workings)
+    details = {
+        "kind": "propagate",
+        "operation": work.id,
+        "batch": batch,
+        "replacement": batch if change.replaces else view.replacement_batch,
+        "cut": move.cut.to_json(),
+    }
+    mark = Mark(differential_application(view), move.held.lease.committing, details)
+    names = [name for name, _ in view.columns]
+    target = [*names, DIFFERENTIAL_COUNT, DIFFERENTIAL_BATCH]
+    if isinstance(change.rows, exp.Query):
+        rows = select([*map(column, names), bigint(1), bigint(batch)], change.rows)
+        context.engine.commit(insert_into(delta_table(path), target, rows), mark)
+        work.rows_deleted = DeltaLog(mv_path(view.location)).row_count() or 0
+        files = files_of(view, batch) or []
+        work.rows_inserted = sum(json.loads(file.get("stats") or "{}").get("numRecords") or 0 for file in files)
+    elif work.rows_deleted or work.rows_inserted:
         local = temporaries.local(change.rows)
         if local is None or not context.engine.append_rows(path, _tagged(local, target, batch), mark):
             rows = select([*map(column, [*names, COUNT]), bigint(batch)], temporaries.ready(change.rows))
             context.engine.commit(insert_into(delta_table(path), target, rows), mark)
+    if change.replaces or work.rows_deleted or work.rows_inserted:
         confirm(path, "propagate", work.id)
-    context.metadata.views.update(view.id, [move.held.lease], propagated=move.cut, propagated_batch=batch)
+    propagated_to(context, view, details, [move.held.lease])
 
 
 def _tagged(rows: pa.Table, names: Sequence[str], batch: int) -> pa.Table:

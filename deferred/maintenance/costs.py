@@ -42,6 +42,9 @@ COMPUTED = 1.1e-6
 COMPARED = 1.5e-6
 """Seconds per row of comparing the view as it is with the view as it was."""
 
+COMPARED_ROWS = 100_000
+"""The rows of a view with more are not compared after a recomputation: it is written as a whole."""
+
 SCANNED = 0.15e-6
 """Seconds per base row that is only looked at for a few keys."""
 
@@ -128,9 +131,19 @@ def filling(tables: Mapping[str, TableSize]) -> float:
     return BEGINNING + COMPUTED * sum(table.rows for table in tables.values())
 
 
+def replaces(view: ViewRecord) -> bool:
+    """Whether a recomputation of a view becomes its new rows as a whole, and not the difference to the old ones.
+
+    Whoever reads the view's own changes, as a view above it does, is given the difference. Nor can files of another
+    table be those of MV where columns have other names in them.
+    """
+    mv = DeltaLog(mv_path(view.location))
+    return not mv.has_feed and "columnMapping" not in mv.features and (mv.row_count() or 0) > COMPARED_ROWS
+
+
 def recomputing(now: Situation, strategy: str) -> Cost:
-    """What it costs to compute the whole view, and its difference to what it holds."""
-    held = DeltaLog(mv_path(now.view.location)).row_count() or 0
+    """What it costs to compute the whole view, and its difference to what it holds, where that is computed."""
+    held = 0 if replaces(now.view) else DeltaLog(mv_path(now.view.location)).row_count() or 0
     rows = sum(table.rows for table in now.tables.values()) + 2 * held
     size = sum(table.bytes for table in now.tables.values()) + 2 * held * _width(now.view.columns)
     model = filling(now.tables) + COMPARED * 2 * held

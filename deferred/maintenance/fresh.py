@@ -109,7 +109,7 @@ class _Reading:
             choice = choose(self.context, self.view, definition, logs, has_support=has_support)
             if logs.total and isinstance(choice.strategy, Recompute):
                 return self._computed(definition)
-            changes = [state.changes(self.view)]
+            changes = [select([exp.Star()], state.changes(self.view))]
             if pushed is not None:
                 changes[0].where(pushed.condition, copy=False)
             if logs.total:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -33,9 +33,13 @@ class Held:
         """MV, as an item of FROM."""
         return delta_table(mv_path(view.location), self.mv)
 
-    def changes(self, view: ViewRecord) -> exp.Select:
+    replacement: int
+    """The last batch up to `batch` that holds the whole view."""
+
+    def changes(self, view: ViewRecord) -> exp.Query:
         """∇MV and ΔMV as a signed bag that is not netted."""
-        return pending(view, self.applied, self.batch, self.differential)
+        then = replace(view, replacement_batch=self.replacement)
+        return pending(then, self.applied, self.batch, self.differential, self.mv)
 
 
 def newest(context: Context, name: str) -> tuple[ViewRecord, Held]:
@@ -51,7 +55,8 @@ def newest(context: Context, name: str) -> tuple[ViewRecord, Held]:
         differential = DeltaLog(differential_path(view.workings)).version
         mv, applied = applied_version(view)
         if applied <= view.propagated_batch:
-            return view, Held(view.propagated, mv, applied, differential, view.propagated_batch)
+            batch, whole = view.propagated_batch, view.replacement_batch
+            return view, Held(view.propagated, mv, applied, differential, batch, whole)
 
 
 def not_after(cut: Cut, other: Cut) -> bool:
@@ -80,11 +85,11 @@ def latest_until(view: ViewRecord, cut: Cut) -> Held | None:
     shown = Cut.from_json(refreshed.mark["cut"])
     written = next((commit for commit in differential.newest_first() if shows(commit, "propagate", applied)), None)
     if written is None or written.mark is None:
-        return Held(shown, refreshed.version, applied, differential.version, applied)
+        return Held(shown, refreshed.version, applied, differential.version, applied, 0)
     if differential.missing_at(written.version) is not None:
-        return Held(shown, refreshed.version, applied, differential.version, applied)
-    reached = Cut.from_json(written.mark["cut"])
-    return Held(reached, refreshed.version, applied, written.version, int(written.mark["batch"]))
+        return Held(shown, refreshed.version, applied, differential.version, applied, 0)
+    reached, batch, whole = Cut.from_json(written.mark["cut"]), written.mark["batch"], written.mark.get("replacement")
+    return Held(reached, refreshed.version, applied, written.version, int(batch), int(whole or 0))
 
 
 def _of_definition(mv: DeltaLog) -> Iterator[Commit]:

@@ -20,7 +20,7 @@ from deferred.maintenance.following import followed
 from deferred.maintenance.fresh import chosen, fresh_rows
 from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.settle import settled
-from deferred.maintenance.view_tables import mv_path, pending
+from deferred.maintenance.view_tables import applied_version, mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
 from deferred.sql.pin import pinned, tables, with_fresh_views
@@ -64,7 +64,8 @@ def is_due(context: Context, name: str) -> bool:
 def pending_changes(context: Context, name: str) -> DataFrame:
     """Returns ∇MV and ΔMV, netted: changes that are computed and not yet applied."""
     view = context.metadata.views.get(name)
-    change = net(pending(view, view.applied_batch, view.propagated_batch), view.columns)
+    version, batch = applied_version(view)
+    change = net(pending(view, batch, view.propagated_batch, mv_version=version), view.columns)
     return context.engine.sql(described(change, view.columns))
 
 

@@ -19,7 +19,7 @@ from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog, last_mark, readable
 from deferred.log.lease import lease
 from deferred.maintenance.following import in_order
-from deferred.maintenance.settle import altered, settled
+from deferred.maintenance.settle import altered, propagated_to, settled
 from deferred.maintenance.view_tables import differential_path, mv_path
 from deferred.metadata import Cut, TableRecord, TransactionRecord, ViewRecord
 
@@ -135,7 +135,7 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery) -> None:
         last_mark(differential_path(view.workings), "propagate") if readable(differential_path(view.workings)) else None
     )
     if led is not None and led["batch"] > view.applied_batch and led["batch"] >= view.propagated_batch:
-        views.update(view.id, propagated=Cut.from_json(led["cut"]), propagated_batch=led["batch"])
+        propagated_to(context, view, led)
     elif view.propagated is None or view.propagated_batch < view.applied_batch:
         views.update(view.id, propagated=view.shown, propagated_batch=view.applied_batch)
     settled(context, views.by_id(view.id))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, net, overwrite
+from deferred.algebra.bags import COUNT, column, net, overwrite, select, written_out
 from deferred.errors import TransactionError
 from deferred.log import ledger, undo
 from deferred.log.context import Context
@@ -21,7 +21,18 @@ from deferred.maintenance.operation import Operation, Work, combined, recorded, 
 from deferred.maintenance.propagate import propagate
 from deferred.maintenance.scenarios import PARTIAL_FIRST, PROPAGATE_FIRST
 from deferred.maintenance.settle import confirm, settled
-from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, mv_path, pending, pending_rows, view_application
+from deferred.maintenance.view_tables import (
+    DIFFERENTIAL_BATCH,
+    DIFFERENTIAL_COUNT,
+    differential_path,
+    files_of,
+    mv_path,
+    pending,
+    pending_rows,
+    reached,
+    replacement,
+    view_application,
+)
 from deferred.maintenance.working import propagating, refreshing
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark import bags
@@ -56,8 +67,44 @@ def partial_refresh(context: Context, name: str, kind: str = "partial_refresh") 
 def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
     assert view.propagated is not None
     batch = view.propagated_batch
-    rows = pending_rows(view, view.applied_batch, batch)
     mark = _mark(view, work, batch, view.propagated, held)
+    if replacement(view, view.applied_batch, batch) is not None:
+        _replace(context, view, mark, work)
+    else:
+        _apply_changes(context, view, mark, work)
+    work.rows_read = work.rows_deleted + work.rows_inserted
+    if work.rows_read:
+        confirm(mv_path(view.location), "refresh", work.id)
+    context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
+
+
+def _replace(context: Context, view: ViewRecord, mark: Mark, work: Work) -> None:
+    """MV := the rows of a replacement with the changes after it, in one commit.
+
+    Without such changes, the files of the batch become those of MV: they are the same rows.
+    """
+    path, names = mv_path(view.location), [name for name, _ in view.columns]
+    work.rows_deleted = DeltaLog(path).row_count() or 0
+    with work.phase("apply"):
+        last = view.replacement_batch == view.propagated_batch
+        if not (last and _replace_at_driver(context, view, mark)):
+            rows = reached(view)
+            whole = rows if last else written_out(net(rows, view.columns), names)
+            context.engine.commit(overwrite(delta_table(path), names, select(map(column, names), whole)), mark)
+    work.rows_inserted = DeltaLog(path).row_count() or 0
+
+
+def _replace_at_driver(context: Context, view: ViewRecord, mark: Mark) -> bool:
+    files = files_of(view, view.propagated_batch)
+    path, source = mv_path(view.location), differential_path(view.workings)
+    if files is None:
+        return False
+    return bags.replace_at_driver(context.engine, path, source, files, DIFFERENTIAL_COUNT, mark)
+
+
+def _apply_changes(context: Context, view: ViewRecord, mark: Mark, work: Work) -> None:
+    batch = view.propagated_batch
+    rows = pending_rows(view, view.applied_batch, batch)
     with work.phase("apply"):
         done = None if rows is None else _apply_at_driver(context, view, rows, mark)
     if done is not None:
@@ -65,10 +112,6 @@ def _apply(context: Context, view: ViewRecord, work: Work, held: Held) -> None:
     else:
         few = rows is not None and rows.num_rows <= local_rows(type_ for _, type_ in view.columns)
         _apply_in_spark(context, view, batch, rows if few else None, mark, work)
-    work.rows_read = work.rows_deleted + work.rows_inserted
-    if work.rows_read:
-        confirm(mv_path(view.location), "refresh", work.id)
-    context.metadata.views.update(view.id, [held.lease], shown=view.propagated, applied_batch=batch)
 
 
 def _apply_at_driver(context: Context, view: ViewRecord, rows: pa.Table, mark: Mark) -> tuple[int, int] | None:

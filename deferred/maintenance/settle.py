@@ -27,12 +27,25 @@ def settled(context: Context, view: ViewRecord) -> ViewRecord:
     propagated = last_mark(differential_path(view.workings), "propagate")
     if propagated is not None and propagated["batch"] > view.propagated_batch:
         _refuse_unknown(context, view, propagated)
-        view = views.update(view.id, propagated=Cut.from_json(propagated["cut"]), propagated_batch=propagated["batch"])
+        view = propagated_to(context, view, propagated)
     if view.applied_batch > view.propagated_batch:  # a rebuild, which passes over the differential tables
         view = views.update(
             view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
         )
     return view
+
+
+def propagated_to(
+    context: Context, view: ViewRecord, mark: Mapping[str, Any], under: Iterable[Lease] = ()
+) -> ViewRecord:
+    """Record a differential batch, by the mark of its commit."""
+    return context.metadata.views.update(
+        view.id,
+        under,
+        propagated=Cut.from_json(mark["cut"]),
+        propagated_batch=mark["batch"],
+        replacement_batch=int(mark.get("replacement") or 0),
+    )
 
 
 def _refuse_unknown(context: Context, view: ViewRecord, mark: Mapping[str, Any]) -> None:

@@ -87,13 +87,16 @@ class Job:
 class Change:
     """What a strategy returns: the view's netted signed change, and how its support tables reach the same cut."""
 
-    rows: exp.Table
+    rows: exp.Table | exp.Query
+    """A temporary result; where it is the whole view that `replaces` what there was, the query of its rows."""
     advance_supports: Callable[[str, int], None]
     """Commits the support tables, under the id of an operation and the number of its differential batch."""
     recursions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of each recursion: its rounds, and how many rows were overestimated to be deleted and put back."""
     instead: Choice | None = None
     """The strategy that took the place of the chosen one when it saw what had changed, and why."""
+    replaces: bool = False
+    """Whether the rows are the whole view, of which the difference to what it holds is not computed."""
 
 
 class Strategy(ABC):
@@ -345,7 +348,11 @@ def _most_gone(view: ViewRecord, program: Program) -> dict[str, int]:
 
 
 class Recompute(Strategy):
-    """Q − ((MV ∸ ∇MV) ⊎ ΔMV): the whole query at s_c, and the difference to what the view holds at s_i."""
+    """Q − ((MV ∸ ∇MV) ⊎ ΔMV): the whole query at s_c, and the difference to what the view holds at s_i.
+
+    Of a large view the difference would cost more than the query: every row of both is compared. Then the batch is Q
+    itself, ∇MV = MV and ΔMV = Q, and partial_refresh puts the files of the batch in the place of those of MV.
+    """
 
     name = "full"
 
@@ -371,7 +378,10 @@ class Recompute(Strategy):
         view, definition = job.view, computed(job.definition, job.cut, job.temporaries, job.tell)
         support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
         filled = support.resting_on(definition, view.workings)
-        new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])
+        rows = query(filled, view.columns, job.cut)
+        if costs.replaces(view):
+            return Change(rows, _have_advanced, replaces=True)
+        new = signed(rows, [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
         return Change(change, _have_advanced)
 

@@ -163,7 +163,9 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     current = ledger.cut(context, tables, None, past)
     names = [name for name, _ in view.columns]
     mv = temporaries.compute("mv", signed(delta_table(mv_path(view.location), version), names))
-    pending_net = temporaries.compute("net", net(pending(view, batch, view.propagated_batch), view.columns))
+    pending_net = temporaries.compute(
+        "net", net(pending(view, batch, view.propagated_batch, mv_version=version), view.columns)
+    )
     logs = net_logs(context, definition, past, current, temporaries).tables if invariant.of_past else {}
 
     past_of = _Past(definition, current, logs, temporaries)

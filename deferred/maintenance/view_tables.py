@@ -3,11 +3,14 @@
 A view's folder holds MV (`mv`), the differential tables ∇MV and ΔMV as one signed table (`differential`) and a table
 for each support (`supportN`). These names are stored: a warehouse that exists must go on working. A view whose
 definition was changed has all but MV in a folder of its own inside that one (`ViewRecord.workings`).
+
+A differential batch is a change of the view or, after a recomputation of a large one, a *replacement*: its rows are the
+whole view. It means ∇MV = MV and ΔMV = these rows, but no row of ∇MV is written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 PENDING_BYTES = 128 * 2**20
 """Differential batches are read without Spark up to about so many bytes."""
+
+MOST_BYTES = 64 * 2**20
+"""Of a commit that names more files than fit into so many bytes, they are not looked at."""
 
 DIFFERENTIAL_COUNT = "_deferred_count"
 """The column of the differential table that says how often a row is inserted (positive) or deleted (negative)."""
@@ -61,8 +67,31 @@ def support_application(view: ViewRecord, name: str) -> str:
     return f"deferred-support-{view.id}-{name}"
 
 
-def pending(view: ViewRecord, after: int, upto: int, version: int | None = None) -> exp.Select:
-    """The differential batches after one and up to another, as a signed bag that is not netted."""
+def replacement(view: ViewRecord, after: int, upto: int) -> int | None:
+    """The last of the differential batches after one and up to another that holds the whole view."""
+    last = view.replacement_batch
+    return last if after < last <= upto else None
+
+
+def pending(
+    view: ViewRecord, after: int, upto: int, version: int | None = None, mv_version: int | None = None
+) -> exp.Query:
+    """The differential batches after one and up to another, as a signed bag that is not netted.
+
+    A replacement is −MV and its own rows; batches before it are part of it. `version` is that of the differential
+    table, and `mv_version` one of MV that shows batch `after`.
+    """
+    whole = replacement(view, after, upto)
+    if whole is None:
+        return batches(view, after, upto, version)
+    names = [name for name, _ in view.columns]
+    return union_all(
+        [signed(delta_table(mv_path(view.location), mv_version), names, -1), batches(view, whole - 1, upto, version)]
+    )
+
+
+def batches(view: ViewRecord, after: int, upto: int, version: int | None = None) -> exp.Select:
+    """The rows of the differential batches after one and up to another, as they are stored."""
     batch = column(DIFFERENTIAL_BATCH)
     columns = [*(column(name) for name, _ in view.columns), alias(column(DIFFERENTIAL_COUNT), COUNT)]
     return select(columns, delta_table(differential_path(view.workings), version)).where(
@@ -75,7 +104,7 @@ def pending(view: ViewRecord, after: int, upto: int, version: int | None = None)
 def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     """The same, read without Spark; None where that is too much, or values do not come through exactly."""
     types = [type_ for _, type_ in view.columns]
-    if not all(exact_type(type_) is not None for type_ in types):
+    if replacement(view, after, upto) is not None or not all(exact_type(type_) is not None for type_ in types):
         return None
     batches = [str(batch) for batch in range(after + 1, upto + 1)]
     rows = DeltaLog(differential_path(view.workings)).rows(DIFFERENTIAL_BATCH, batches, PENDING_BYTES // width(types))
@@ -86,9 +115,23 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     )
 
 
+def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
+    """The files of a differential batch as the commit names them that added it; None where Delta has cleaned it up."""
+    log = DeltaLog(differential_path(view.workings))
+    for commit in log.newest_first():
+        mark = commit.mark or {}
+        if mark.get("kind") == "propagate" and mark["batch"] == batch:
+            found = log.actions(commit.version, MOST_BYTES)
+            return None if found is None else [action["add"] for action in found if "add" in action]
+    return None
+
+
 def reached(view: ViewRecord) -> exp.Query:
     """(MV ∸ ∇MV) ⊎ ΔMV as a signed bag that is not netted: the view at s_i, whatever partial_refresh does meanwhile."""
     version, batch = applied_version(view)
+    whole = replacement(view, batch, view.propagated_batch)
+    if whole is not None:
+        return batches(view, whole - 1, view.propagated_batch)
     mv = signed(delta_table(mv_path(view.location), version), [name for name, _ in view.columns])
     return union_all([mv, pending(view, batch, view.propagated_batch)])
 

@@ -27,7 +27,7 @@ from deferred.metadata.records import (
 )
 from deferred.options import OPTION_NAMES, ViewOptions
 
-REVISION = "0004"  # the revision of migrations/ that these models describe
+REVISION = "0005"  # the revision of migrations/ that these models describe
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -238,6 +238,7 @@ class ViewRow(Base):
     propagated: Mapped[Cut | None]
     applied_batch: Mapped[int]
     propagated_batch: Mapped[int]
+    replacement_batch: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 
@@ -261,6 +262,7 @@ class ViewRow(Base):
             propagated=self.propagated,
             applied_batch=self.applied_batch,
             propagated_batch=self.propagated_batch,
+            replacement_batch=self.replacement_batch,
             depends_on=tuple(dependency.table_id for dependency in self.dependencies),
             created_at=self.created_at,
             updated_at=self.updated_at,

@@ -301,6 +301,8 @@ class ViewRecord:
     propagated: Cut | None
     applied_batch: int
     propagated_batch: int
+    replacement_batch: int
+    """The last differential batch that holds the whole view, in place of a change of it; 0 where none does."""
     depends_on: tuple[int, ...]
     created_at: datetime
     updated_at: datetime

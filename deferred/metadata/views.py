@@ -17,7 +17,7 @@ from deferred.metadata.records import Cut, Lease, RememberedDefinition, ViewReco
 from deferred.options import ViewOptions
 
 _BATCHES = ("applied_batch", "propagated_batch")
-_PROGRESS = {*_BATCHES, "shown", "propagated", "state", "problem"}
+_PROGRESS = {*_BATCHES, "replacement_batch", "shown", "propagated", "state", "problem"}
 """The fields that say how far a view has come, and not what it is."""
 
 
@@ -59,6 +59,7 @@ class ViewStore(NamedStore[ViewRecord]):
                 propagated=propagated,
                 applied_batch=0,
                 propagated_batch=0,
+                replacement_batch=0,
                 created_at=now,
                 updated_at=now,
             )

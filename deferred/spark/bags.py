@@ -206,6 +206,17 @@ def apply_at_driver(
     return changed if not any(changed) or engine.rewrite_rows(path, files, mark) else None
 
 
+def replace_at_driver(
+    engine: Engine, path: str, source: str, files: Sequence[Mapping[str, Any]], extra: str, mark: Mark
+) -> bool:
+    """Put files of another table, as its log names them, in the place of all rows; False where Spark must do it.
+
+    `extra` is the column that only the other table has.
+    """
+    found = rewriting.replaced(path, source, files, extra)
+    return found is not None and engine.rewrite_rows(path, found, mark)
+
+
 def _check_present(engine: Engine, path: str, present: exp.Table) -> None:
     """Refuse to delete rows that are not there: a MERGE would ignore them silently."""
     rows = int(engine.rows(missing(present))[0]["n"])

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from decimal import Decimal
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.types import Columns
@@ -96,6 +99,50 @@ def rewritten(
         return _Table(table, path, schema).changed(change if is_netted else summed(change), key)
     except (OSError, ValueError, OverflowError, pa.ArrowException):  # whatever is not for Arrow: Spark does it
         return None
+
+
+def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: str) -> Rewriting | None:
+    """Files of another table in the place of all files of this one, not committed yet; None where Spark must do it.
+
+    They are its own from then on: links to the same bytes, which no writer of Delta ever changes, or else copies. Of
+    their column `extra`, a number, this table has none, and its readers see none.
+    """
+    import pyarrow as pa
+
+    table = writable(path)
+    if table is None or table.metadata().partition_columns:
+        return None
+    counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in files]
+    if None in counts or any(file.get("deletionVector") for file in files):
+        return None
+    try:
+        added = [_linked(path, source, file, extra) for file in files]
+        old = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    except (OSError, pa.ArrowException):
+        return None
+    return Rewriting(table, added, list(map(_removal, old)), sum(file["num_records"] or 0 for file in old), sum(counts))
+
+
+def _linked(path: str, source: str, file: Mapping[str, Any], extra: str) -> Any:
+    from deltalake.transaction import AddAction
+
+    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    original = f"{source}/{unquote(file['path'])}"
+    try:
+        os.link(original, f"{path}/{name}")
+    except OSError:  # a file system without links
+        shutil.copyfile(original, f"{path}/{name}")
+    return AddAction(name, file["size"], {}, int(time.time() * 1000), True, _without(file["stats"], extra))
+
+
+def _without(statistics_: str, column: str) -> str:
+    """The statistics of a file without a column of numbers.
+
+    >>> _without('{"minValues":{"a":2,"n":1},"maxValues":{"a":"\\\\"n\\\\":1","n":1},"nullCount":{"n":0}}', "n")
+    '{"minValues":{"a":2},"maxValues":{"a":"\\\\"n\\\\":1"},"nullCount":{}}'
+    """
+    said = rf'"{re.escape(column)}":-?\d+'
+    return re.sub(f"{said},|,?{said}", "", statistics_)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,143 @@
+"""A recomputation of a large view is written as a whole, and takes the place of MV without a row being compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferred import Warehouse
+from deferred.log.delta_log import DeltaLog
+from deferred.maintenance import costs
+from tests.engine.support import assert_fresh, bag, dying, make, mv, recomputed
+from tests.engine.test_exactly_once import die_on_update
+
+SQL = "SELECT a, s, d FROM r WHERE a <> 3"
+
+
+@pytest.fixture
+def wh(warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
+    """A view whose recomputations are written as a whole, however few rows it has."""
+    monkeypatch.setattr(costs, "COMPARED_ROWS", 0)
+    columns, values = "a INT, s STRING, d DOUBLE", "(1, 'x', 0.5), (1, 'x', 0.5), (2, NULL, -0.0), (3, '', 1)"
+    warehouse.track("r", make(warehouse.spark, tmp_path / "r", columns, values))
+    warehouse.create_view("v", SQL)
+    return warehouse
+
+
+def insert(wh: Warehouse, *rows: tuple[Any, ...]) -> None:
+    with wh.transaction() as tx:
+        tx.insert("r", list(rows))
+
+
+def refreshes(wh: Warehouse) -> int:
+    return sum((c.mark or {}).get("kind") == "refresh" for c in DeltaLog(mv(wh, "v")).newest_first())
+
+
+def test_files_of_the_batch_become_those_of_mv(wh: Any) -> None:
+    insert(wh, (4, "new", float("nan")))
+    propagated = wh.propagate("v", full=True)
+    assert (propagated.strategy, propagated.rows_deleted, propagated.rows_inserted) == ("full", 3, 4)
+    assert [tuple(row)[:2] for row in wh.diff("v").collect()] == [(4, "new")]
+    wh.verify("v")
+    assert bag(wh.read("v", fresh=True)) == bag(recomputed(wh, SQL))
+    applied = wh.partial_refresh("v")
+    assert (applied.rows_deleted, applied.rows_inserted) == (3, 4)
+    assert_fresh(wh, "v")
+    wh.verify("v")
+    assert DeltaLog(mv(wh, "v")).row_count() == 4
+    assert all("_deferred" not in column for file in DeltaLog(mv(wh, "v")).files(9) for column in file)
+
+
+def test_changes_before_and_after_it(wh: Any) -> None:
+    """What is pending before is part of it; what comes after is applied with it, in one commit."""
+    insert(wh, (5, "before", 1.0))
+    wh.propagate("v")
+    insert(wh, (6, "with", 1.0))
+    wh.propagate("v", full=True)
+    with wh.transaction() as tx:
+        tx.delete("r", "a = 1")
+        tx.insert("r", [(7, "after", None)])
+    assert wh.propagate("v").strategy != "full"
+    wh.verify("v")
+    insert(wh, (8, "in the log", 2.0))
+    assert bag(wh.read("v", fresh=True)) == bag(recomputed(wh, SQL))
+    assert bag(wh.read("v", fresh=True, where="a > 6")) == bag(recomputed(wh, f"{SQL} AND a > 6"))
+    before = refreshes(wh)
+    wh.refresh("v", order="partial_first")
+    assert refreshes(wh) == before + 2
+    assert_fresh(wh, "v")
+    insert(wh, (9, "later", 2.0))
+    wh.refresh("v")
+    wh.verify("v")
+    assert_fresh(wh, "v")
+
+
+def test_a_view_that_becomes_empty(wh: Any) -> None:
+    with wh.transaction() as tx:
+        tx.delete("r", "TRUE")
+    wh.refresh("v", full=True)
+    assert_fresh(wh, "v")
+    insert(wh, (1, "again", 1.0))
+    wh.refresh("v", full=True)
+    assert_fresh(wh, "v")
+
+
+@pytest.mark.parametrize("field", ["propagated_batch", "applied_batch"])
+def test_death_after_the_commit(wh: Any, monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    insert(wh, (4, "new", 1.0))
+    with monkeypatch.context() as patch, dying():
+        die_on_update(patch, field)
+        wh.refresh("v", full=True)
+    wh.verify("v")
+    assert bag(wh.read("v", fresh=True)) == bag(recomputed(wh, SQL))
+    insert(wh, (5, "after", 1.0))
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+
+
+def test_the_database_is_lost(wh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta's log says of a batch that it is the whole view."""
+    insert(wh, (4, "new", 1.0))
+    wh.propagate("v", full=True)
+    view = wh._context.metadata.views.get("v")
+    wh._context.metadata.views.update(view.id, propagated=view.shown, replacement_batch=0)
+    with wh._context.metadata._database.write() as session:
+        from sqlalchemy import text
+
+        session.execute(text("UPDATE views SET propagated_batch = 0"))
+    wh.recover()
+    wh.verify("v")
+    wh.partial_refresh("v")
+    assert_fresh(wh, "v")
+
+
+def test_an_altered_view_keeps_it(wh: Any) -> None:
+    insert(wh, (4, "new", 1.0), (1, "y", 2.0))
+    wh.propagate("v", full=True)
+    wh.alter_view("v", f"{SQL} AND a < 4")
+    assert_fresh(wh, "v")
+    wh.verify("v")
+
+
+def test_who_reads_the_changes_of_a_view_gets_the_difference(wh: Any) -> None:
+    wh.create_view("above", "SELECT s, COUNT(*) AS n FROM v GROUP BY s")
+    insert(wh, (4, "new", 1.0))
+    done = wh.refresh("v", full=True)
+    assert (done.rows_deleted, done.rows_inserted) == (0, 1)
+    wh.refresh("above")
+    assert_fresh(wh, "v", "above")
+
+
+def test_a_large_view(warehouse: Any, tmp_path: Path) -> None:
+    """The same at the size from which it is so."""
+    path = make(warehouse.spark, tmp_path / "r", "k BIGINT, s STRING")
+    rows = f"SELECT id AS k, CONCAT('s', id % 1000) AS s FROM RANGE({costs.COMPARED_ROWS + 20_000})"
+    warehouse.spark.sql(f"INSERT INTO delta.`{path}` {rows}")
+    warehouse.track("r", path)
+    warehouse.create_view("v", "SELECT k % 50000 AS k, s FROM r", refresh_policy="full")
+    warehouse.spark.sql(f"UPDATE delta.`{path}` SET s = 'changed' WHERE k % 3 = 0")
+    done = warehouse.refresh("v")
+    assert (done.rows_deleted, done.rows_inserted) == (costs.COMPARED_ROWS + 20_000,) * 2
+    assert_fresh(warehouse, "v")
