@@ -11,8 +11,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from deferred.log.delta_log import DeltaLog
 
 Action = Mapping[str, Any]
 """An add or a remove of Delta's log."""
@@ -49,6 +52,39 @@ def file_changes(commits: Iterable[Sequence[Action]]) -> FileChanges | None:
     listed = list(commits)
     ways = [_netted(listed, moved) for moved in (False, True)]
     return min((way for way in ways if way is not None), key=lambda way: way.size, default=None)
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """The least and greatest values of columns in a file, as JSON has them; of a column that is missing, unknown."""
+
+    least: Mapping[str, Any]
+    greatest: Mapping[str, Any]
+
+    def of(self, column: str) -> tuple[Any, Any] | None:
+        """The range of a column, None where it is not known."""
+        found = self.least.get(column), self.greatest.get(column)
+        return None if None in found else found
+
+
+def file_ranges(log: DeltaLog, after: int, upto: int) -> list[FileRange] | None:
+    """The ranges of the columns in the files that commits added or removed with a change of rows; None if unknown."""
+    commits = None if "columnMapping" in log.features else log.all_actions(after, upto)
+    return None if commits is None else ranges(commits)
+
+
+def ranges(commits: Iterable[Sequence[Action]]) -> list[FileRange]:
+    """The same by the actions of the commits.
+
+    A commit that changes a few rows of a file replaces it, so these may be wider than those of the rows.
+
+    >>> [found] = ranges([[{"add": {"stats": '{"minValues": {"a": 1}, "maxValues": {"a": 3}}'}}]])
+    >>> found.of("a"), found.of("b")
+    ((1, 3), None)
+    """
+    files = [action[kind] for actions in commits for action in actions for kind in ("add", "remove") if kind in action]
+    said = [json.loads(file.get("stats") or "{}") for file in files if file.get("dataChange", True)]
+    return [FileRange(stats.get("minValues") or {}, stats.get("maxValues") or {}) for stats in said]
 
 
 def _netted(commits: Iterable[Sequence[Action]], moved: bool) -> FileChanges | None:

@@ -14,6 +14,7 @@ from deferred.algebra.types import Columns
 from deferred.errors import InvalidInputError
 from deferred.log import ledger
 from deferred.log.context import Context
+from deferred.log.file_changes import FileRange
 from deferred.log.small_changes import meeting
 from deferred.log.sources import Source, source_of
 from deferred.log.transactions import recover
@@ -60,6 +61,8 @@ class Logs:
     rows: Mapping[str, int]
     local: Mapping[str, pa.Table] = field(default_factory=dict)
     """The rows of those that are at the driver."""
+    files: Mapping[str, Sequence[FileRange]] = field(default_factory=dict)
+    """Of those whose rows were not read, what is known of the files that hold them."""
 
     @property
     def changed(self) -> dict[str, exp.Table]:
@@ -108,7 +111,7 @@ def unread(context: Context, definition: Definition, since: Cut, cut: Cut | None
 
     Without `cut`, up to now.
     """
-    rows = {}
+    rows, files = {}, {}
     for name, table in definition.tables.items():
         source, after = source_of(context, table), since.versions[table.id]
         upto = source.version if cut is None else cut.versions[table.id]
@@ -116,7 +119,9 @@ def unread(context: Context, definition: Definition, since: Cut, cut: Cut | None
         if found is None:
             return None
         rows[name] = found
-    return Logs({}, rows)
+        if found and (touched := source.changed_files(after, upto)) is not None:
+            files[name] = touched
+    return Logs({}, rows, files=files)
 
 
 def _total(numbers: list[int | None]) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Scan, Stored, Temporary
@@ -27,11 +27,8 @@ from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import Filling, ViewRecord
-from deferred.spark.covering import overlaps, ranges
+from deferred.spark.covering import disjoint, merged, overlaps, ranges
 from deferred.spark.temporaries import width
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BEGINNING = 0.5
 """Seconds that every way takes, however little there is to do."""
@@ -246,14 +243,24 @@ def _touched_part(now: Situation, table: str) -> float:
     1 where nothing is known of them.
     """
     joined = [
-        (mine, values.column(theirs))
+        (mine, spans)
         for mine, (other, theirs) in _joined_with(now.definition, table)
-        if (values := now.logs.local.get(other)) is not None
+        if (spans := _spans(now.logs, other, theirs)) is not None
     ]
     if not joined:
         return 1.0
     files = source_of(now.context, now.definition.tables[table]).log.files(MOST_FILES)
-    return min((_overlapping(files, mine, values) for mine, values in joined), default=1.0)
+    return min((_overlapping(files, mine, spans) for mine, spans in joined), default=1.0)
+
+
+def _spans(logs: Logs, table: str, column: str) -> list[tuple[Any, Any]] | None:
+    """Ranges with all changed values of a column: by the rows, or the files that hold them; None where unknown."""
+    rows = logs.local.get(table)
+    if rows is not None:
+        return ranges(sorted(value for value in rows.column(column).unique().to_pylist() if value is not None))
+    found = [file.of(column) for file in logs.files.get(table, ())]
+    known = [span for span in found if span is not None]
+    return merged(disjoint(known)) if known and len(known) == len(found) else None
 
 
 def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -273,9 +280,8 @@ def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tupl
                         yield one[1], other
 
 
-def _overlapping(files: list[dict[str, Any]], column: str, values: pa.ChunkedArray) -> float:
-    """The part of the rows that is in files whose range of a column has one of some values."""
-    spans = ranges(sorted(value for value in values.unique().to_pylist() if value is not None))
+def _overlapping(files: list[dict[str, Any]], column: str, spans: list[tuple[Any, Any]]) -> float:
+    """The part of the rows that is in files whose range of a column overlaps one of some ranges."""
     rows = sum(file["num_records"] or 0 for file in files)
     touched = sum(file["num_records"] or 0 for file in files if overlaps(file, column, spans))
     return touched / rows if rows else 1.0

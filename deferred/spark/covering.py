@@ -7,7 +7,7 @@ still compared exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from heapq import nlargest
@@ -172,6 +172,21 @@ def merged(spans: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     # A gap is worth a range of its own when it leaves out a good part of the whole spread.
     splits = sorted(i for gap, i in nlargest(RANGES - 1, gaps) if gap * 4 * RANGES > last - first)
     return [(spans[a][0], spans[b - 1][1]) for a, b in pairwise([0, *splits, len(spans)])]
+
+
+def disjoint(spans: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Ranges in any order, in order and without overlaps.
+
+    >>> disjoint([(7, 9), (1, 5), (2, 3)])
+    [(1, 5), (7, 9)]
+    """
+    found: list[tuple[Any, Any]] = []
+    for low, high in sorted(spans):
+        if found and low <= found[-1][1]:
+            low, last = found.pop()
+            high = max(last, high)
+        found.append((low, high))
+    return found
 
 
 def holding(files: Sequence[Mapping[str, Any]], rows: pa.Table, names: Sequence[str]) -> list[Mapping[str, Any]]:

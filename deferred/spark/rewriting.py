@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,8 +103,8 @@ def rewritten(
 def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: str) -> Rewriting | None:
     """Files of another table in the place of all files of this one, not committed yet; None where Spark must do it.
 
-    They are its own from then on: links to the same bytes, which no writer of Delta ever changes, or else copies. Of
-    their column `extra`, a number, this table has none, and its readers see none.
+    They are its own from then on: links to the same bytes, which no writer of Delta ever changes. Of their column
+    `extra`, a number, this table has none, and its readers see none.
     """
     import pyarrow as pa
 
@@ -118,7 +117,7 @@ def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: 
     try:
         added = [_linked(path, source, file, extra) for file in files]
         old = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException):  # also where files cannot have two names
         return None
     return Rewriting(table, added, list(map(_removal, old)), sum(file["num_records"] or 0 for file in old), sum(counts))
 
@@ -127,11 +126,7 @@ def _linked(path: str, source: str, file: Mapping[str, Any], extra: str) -> Any:
     from deltalake.transaction import AddAction
 
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    original = f"{source}/{unquote(file['path'])}"
-    try:
-        os.link(original, f"{path}/{name}")
-    except OSError:  # a file system without links
-        shutil.copyfile(original, f"{path}/{name}")
+    os.link(f"{source}/{unquote(file['path'])}", f"{path}/{name}")
     return AddAction(name, file["size"], {}, int(time.time() * 1000), True, _without(file["stats"], extra))
 
 

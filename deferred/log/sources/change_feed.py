@@ -13,6 +13,7 @@ from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, InvalidInputError, SparkFailure
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, DeltaLog
+from deferred.log.file_changes import FileRange, file_ranges
 from deferred.log.locating import Given
 from deferred.log.small_changes import small_changes
 from deferred.log.sources.source import Source
@@ -83,6 +84,9 @@ class ChangeFeed(Source):
         inserted = column("_change_type").isin("insert", "update_postimage")
         sign = exp.Case().when(inserted, bigint(1)).else_(bigint(-1))
         return select([*map(column, names), alias(sign, COUNT)], feed)
+
+    def changed_files(self, after: int, upto: int) -> list[FileRange] | None:
+        return file_ranges(self.log, after, upto)
 
     def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
         from deferred.log.touched import Commits  # it decides with a solver, which most commands do without

@@ -12,7 +12,7 @@ from deferred.algebra.bags import signed, union_all
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
-from deferred.log.file_changes import Action, FileChanges, file_changes, log_of_files
+from deferred.log.file_changes import Action, FileChanges, FileRange, file_changes, file_ranges, log_of_files
 from deferred.log.heads import commit_file
 from deferred.log.locating import Given
 from deferred.log.sources.source import Source
@@ -46,6 +46,9 @@ class Files(Source):
         sides = ((files.added, 1), (files.removed, -1))
         parts = [signed(self._table_of(side), names, times) for side, times in sides if side]
         return union_all(parts or [signed(self.rows_at(upto), names).where(exp.false())])
+
+    def changed_files(self, after: int, upto: int) -> list[FileRange] | None:
+        return file_ranges(self.log, after, upto)
 
     def _file_changes(self, after: int, upto: int) -> FileChanges | None:
         commits = self.log.all_actions(after, upto)

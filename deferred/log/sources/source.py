@@ -17,6 +17,7 @@ from deferred.algebra.types import Columns, as_read
 from deferred.errors import DeferredError, InvalidInputError, LogLostError, StorageError
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog
+from deferred.log.file_changes import FileRange
 from deferred.log.locating import Given, Place, located
 from deferred.metadata import LedgerEntry, TableRecord
 from deferred.sql.dialect import delta_table
@@ -178,6 +179,10 @@ class Source(ABC):
         """About how many rows were changed, None where that is not known without reading them."""
         rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
         return None if None in rows else sum(filter(None, rows))
+
+    def changed_files(self, after: int, upto: int) -> list[FileRange] | None:
+        """The ranges of the columns in the files that hold the changed rows, None where they are not known."""
+        return None
 
     def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
         """What is known, without reading them, of the rows that each commit changed; None where nothing is."""
