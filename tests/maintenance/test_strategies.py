@@ -14,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deferred.log.context import Context
+from deferred.log.file_changes import FileRange
 from deferred.maintenance import costs, strategies
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Situation, TableSize
@@ -200,11 +201,12 @@ def test_files_without_a_changed_key_are_not_counted(context: Any, monkeypatch: 
 
     monkeypatch.setattr(costs, "source_of", Source)
 
-    def scanned(*keys: int | None, local: bool = True) -> int:
-        """Millions of rows of u."""
+    def scanned(*keys: int | None, local: bool = True, ranges: tuple[FileRange, ...] = ()) -> int:
+        """Millions of rows of u, by the keys of changed rows or by the ranges of the files that hold them."""
         changes = {"t": pa.table({"a": pa.array(keys, pa.int32())})} if local else {}
         view: Any = View("auto")
-        cost = INCREMENTAL.cost(Situation(context, view, definition, sizes, Logs({}, {"t": len(keys)}, changes)))
+        logs = Logs({}, {"t": len(keys)}, changes, {"t": ranges})
+        cost = INCREMENTAL.cost(Situation(context, view, definition, sizes, logs))
         assert cost.bytes == 8 * (cost.rows - len(keys))
         return (cost.rows - len(keys)) // 1_000_000
 
@@ -213,6 +215,10 @@ def test_files_without_a_changed_key_are_not_counted(context: Any, monkeypatch: 
     assert scanned(None) == 0
     assert scanned(*range(0, 1000, 10)) == 10
     assert scanned(5, local=False) == 10
+    within, below, unknown = FileRange({"a": 310}, {"a": 390}), FileRange({"a": 0}, {"a": 5}), FileRange({}, {})
+    assert scanned(5, local=False, ranges=(within,)) == 1
+    assert scanned(5, local=False, ranges=(within, below, within)) == 2
+    assert scanned(5, local=False, ranges=(within, unknown)) == 10
 
 
 def test_a_strategy_says_what_it_reads_and_runs() -> None:
