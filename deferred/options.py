@@ -12,6 +12,9 @@ from deferred.errors import InvalidInputError, nearest, not_one_of
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
 REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
 
+HISTORIES = ("rows", "changes")
+"""What a history table of a view holds: its rows as of each step, or what changed in each."""
+
 AUTO, TREE, SELF = MAINTAIN = ("auto", "tree", "self")
 """What is kept beside a view: what its operators need, also the good rows of its joins as trees, or all that makes
 reading base tables unnecessary."""

@@ -13,7 +13,9 @@ from deferred.log.storage import Storage
 from deferred.maintenance import shared
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.settle import settled
+from deferred.maintenance.view_tables import HISTORY, earlier_history
 from deferred.metadata import ViewRecord, utc_now
+from deferred.options import HISTORIES
 
 LONGEST_RETENTION = 1_000_000
 """Hours: a hundred years."""
@@ -36,6 +38,7 @@ def gc(context: Context, retain_hours: float) -> dict[str, int]:
     for kind, keep in (
         ("transactions", pending),
         ("views", {os.path.basename(v.location) for v in catalog.views()}),
+        (HISTORY, {earlier_history(v.name, of) for v in catalog.views() for of in HISTORIES}),
         (shared.FOLDER, shared.in_use(catalog.views())),
         ("copies", {os.path.basename(os.path.dirname(t.location)) for t in catalog.tables()}),
         ("logs", {os.path.basename(t.log_location) for t in catalog.tables() if t.log_location}),
@@ -70,7 +73,7 @@ def _remove_generations(view: ViewRecord, before: datetime) -> int:
     if not (kept.generation or kept.alteration):
         return 0
     coming = "" if kept.alteration is None else kept.alteration.definition.generation
-    own = {"mv", kept.generation or "differential", coming}
+    own = {"mv", HISTORY, kept.generation or "differential", coming}
     old = [
         f"{view.location}/{name}"
         for name, changed in Storage(view.location).folders().items()

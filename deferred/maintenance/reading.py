@@ -15,12 +15,12 @@ from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.log.transactions import Transaction
-from deferred.maintenance import relevance, replay
+from deferred.maintenance import relevance
 from deferred.maintenance.following import followed
 from deferred.maintenance.fresh import chosen, fresh_rows
 from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.settle import settled
-from deferred.maintenance.view_tables import mv_path, pending
+from deferred.maintenance.view_tables import history_path, mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
 from deferred.sql.pin import pinned, tables, with_fresh_views
@@ -71,7 +71,7 @@ def pending_changes(context: Context, name: str) -> DataFrame:
 def view_history(context: Context, name: str, of: str) -> DataFrame:
     """Returns the history table of a view that `replay` has filled."""
     view = context.metadata.views.get(name)
-    return context.engine.sql(select([exp.Star()], delta_table(replay.history_path(context, view, of))))
+    return context.engine.sql(select([exp.Star()], delta_table(history_path(context, view, of))))
 
 
 def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> DataFrame | None:

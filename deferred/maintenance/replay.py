@@ -19,12 +19,12 @@ from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.strategies import RECOMPUTE
+from deferred.maintenance.view_tables import history_path
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
 
 AS_OF = "_as_of"
-KINDS = ("rows", "changes")
 
 
 def steps(start: datetime, end: datetime, width: timedelta) -> Iterator[tuple[datetime, datetime]]:
@@ -40,20 +40,14 @@ def steps(start: datetime, end: datetime, width: timedelta) -> Iterator[tuple[da
         start += width
 
 
-def history_path(context: Context, view: ViewRecord, of: str) -> str:
-    """Where the history table of a view is."""
-    return context.folder("history", f"{view.name}_{of}")
-
-
 def replay(context: Context, name: str, since: datetime, until: datetime, of: str = "rows") -> Operation:
     """Fill one step of the history table of a view: its rows at `until`, or what changed after `since` up to then.
 
     The step replaces what the table held for the same moment, in one Delta commit, so that running it again changes
     nothing. MV and the differential tables are not touched; base tables are read at the versions of that time.
     """
-    if of not in KINDS:
-        raise InvalidInputError(f"A replay must be of {' or '.join(KINDS)}, not {of!r}.")
     view = context.metadata.views.get(name)
+    path = history_path(context, view, of)
     with (
         lease(context, f"replay:{view.id}", f"The replay of {view.name}"),
         recorded(context, "replay", view, since=since.isoformat(), until=until.isoformat(), of=of) as work,
@@ -65,13 +59,14 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
             work.to_cut = cut_at(context, view, tables, until)
         definition = definitions.load(context, view)
         with work.phase("write"):
-            _write(context, view, definition, work, until, of)
+            _write(context, view, definition, work, path, until, of)
     return result(context, work)
 
 
-def _write(context: Context, view: ViewRecord, definition: Definition, work: Work, until: datetime, of: str) -> None:
+def _write(
+    context: Context, view: ViewRecord, definition: Definition, work: Work, path: str, until: datetime, of: str
+) -> None:
     """Replace the rows of the step at `until` in the history table."""
-    path = history_path(context, view, of)
     extra = [(AS_OF, "timestamp")]
     if of == "changes":
         change, count = change_columns(view.columns)

@@ -23,7 +23,7 @@ from deferred.log.transactions import recover
 from deferred.maintenance import costs, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
+from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
@@ -37,6 +37,7 @@ def create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewR
     with lease(context, f"create:{name.casefold()}", f"The creation of {name}"):
         _clear_remains(context, name)
         tracking.check_free(context, name)
+        remove_earlier_histories(context, name)
         return _create(context, name, sql, options)
 
 
@@ -159,6 +160,7 @@ def drop(context: Context, view: ViewRecord) -> None:
     _refuse_if_read(context, view)
     context.metadata.views.remove(view.id)
     remove_folder(view.location)
+    remove_earlier_histories(context, view.name)
     shared.remove_unused(context, shared.in_use([view]))
 
 
