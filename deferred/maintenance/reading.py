@@ -13,7 +13,7 @@ from deferred.config import parse_duration, parse_timestamp
 from deferred.errors import InvalidInputError
 from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
-from deferred.log.sources import source_of
+from deferred.log.sources import is_tracked, source_of
 from deferred.log.transactions import Transaction
 from deferred.maintenance import relevance
 from deferred.maintenance.following import followed
@@ -88,7 +88,7 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
     statement, views = with_fresh_views(statement)
     for path in tables(statement):
-        if path[0] not in views and (record := tracking.find(context, path)).kind == "view":
+        if path[0] not in views and not is_tracked(record := tracking.find(context, path)):
             _refresh_if_due(context, record.name)
     frames = {name: fresh_rows(context, view.name, view.where) for name, view in views.items()}
 
