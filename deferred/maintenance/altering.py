@@ -40,9 +40,7 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.nested import extends
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.plan import Plan
-from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
 from deferred.log import ledger
@@ -341,7 +339,7 @@ def _remove_workings(view: ViewRecord, old: Definition) -> None:
         remove_folder(view.workings)
         return
     remove_folder(differential_path(view.workings))
-    for name in support_tables(old.plan) if old.bound is not None else ():
+    for name in old.support_tables:
         remove_folder(support_path(view.workings, name))
 
 
@@ -352,7 +350,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     """The way that reads least, of those that are surely right."""
     old = definitions.load(context, view)
     same_settings = dict(view.definition.settings or {}) == dict(new.settings)
-    if old.bound is None or new.definition.bound is None:
+    if not old.has_plan or not new.definition.has_plan:
         return FromBaseTables("One of the definitions has no plan that could be compared.")
     if not same_settings:
         return FromBaseTables("The settings of the session are others than those under which the view was defined.")
@@ -409,7 +407,7 @@ def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...
         ]
     except DeferredError:
         return None
-    if any(has_recursion(part.plan) for each in parts for part in each):
+    if any(part.is_recursive for each in parts for part in each):
         return None
     return parts[0], parts[1]
 
@@ -435,7 +433,7 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
     tables = tables and old.declared == new.definition.declared
     tables = tables and old.shared == new.definition.shared
-    tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
+    tables = tables and old.support_tables.keys() == new.definition.support_tables.keys()
     return tables and tuple(columns) == tuple(new.columns) and _same_plan(old, new.definition)
 
 

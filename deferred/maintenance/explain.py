@@ -104,7 +104,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         reason=choice.reason,
         estimates=compared,
         plan=choice.strategy.reads(definition),
-        query=notation(definition.plan) if definition.bound is not None else "Q",
+        query=notation(definition.plan) if definition.has_plan else "Q",
         equations=choice.strategy.equations(definition),
         relevance=_relevance(definition),
         sql=choice.strategy.sql(definition),
@@ -172,7 +172,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _cheaper(context: Context, view: ViewRecord, definition: definitions.Definition) -> tuple[str, ...]:
-    if definition.bound is None:
+    if not definition.has_plan:
         return (f"Another form: {definition.whole} Without it, only the changes would be read.",)
     rows = {name: _row_count(context, table) for name, table in definition.tables.items()}
     return advice(Subject(view, definition.plan, definition.column_types, definition.tables, rows))
@@ -195,7 +195,7 @@ def _compared(
             return {}
         compared = dict(choose(context, view, definition, pending).costs)
         now = situation(context, view, definition, pending)
-        if now is not None and definition.declared is not None:
+        if now is not None and definition.is_self_maintained:
             compared[SELF.name] = SELF.cost(now)
         if now is not None and pending.total and pending.rows.keys() <= set(answerable(definition)):
             compared[FROM_VIEW.name] = FROM_VIEW.cost(now)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.strategy import Recomputed
 from deferred.algebra.types import Columns, has_no_order, is_padded
 from deferred.errors import InvalidInputError, InvalidSQLError, UnsupportedSQLError
@@ -141,14 +140,14 @@ def _filled(context: Context, definition: Definition, seconds: float) -> Filling
 
 def _notes(definition: Definition) -> list[str]:
     """Returns what a user should know about how the view was understood."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return [f"Recomputed as a whole at every propagate: {definition.whole}"]
-    return list(definition.bound.notes)
+    return list(definition.notes)
 
 
 def _key(definition: Definition, columns: Columns) -> list[str]:
     """Returns the columns that identify a row of the view; empty when rows may repeat."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return []
     names = dict(definitions.output(definition, columns))
     key = [names[c] for c in definition.plan.unique_key or ()]
@@ -188,9 +187,8 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
 
     Spark does not know all recursions; there the plan's word counts, of which Spark has told every type.
     """
-    bound = definition.bound
-    if bound is not None and has_recursion(bound.plan):
-        columns = tuple((name, bound.types[c]) for name, c in zip(bound.names, bound.plan.columns, strict=True))
+    if definition.is_recursive:
+        columns = definition.planned_columns
     else:
         columns = tuple(context.engine.columns(definitions.original(definition, cut)))
     seen: dict[str, str] = {}
@@ -210,10 +208,9 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
 
 def _agreeing(definition: Definition, columns: Columns, strict: bool) -> Definition:
     """Returns the definition, recomputed as a whole if its plan has other types than Spark gives the user's text."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return definition
-    planned = [definition.bound.types[c] for c in definition.plan.columns]
-    for (name, type_), mine in zip(columns, planned, strict=True):
+    for (name, type_), (_, mine) in zip(columns, definition.planned_columns, strict=True):
         if type_.casefold() != mine.casefold() and not (type_ == "string" and is_padded(mine)):
             reason = (
                 f"Column {name} is {type_} for Spark and {mine} in the view's plan, so the view cannot be "
