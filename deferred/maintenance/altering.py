@@ -267,7 +267,7 @@ def _alter(
     assert cut is not None
     work.to_cut = cut
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
-    workings = f"{view.location}/{remembered.generation}"
+    workings = replace(view, definition=remembered).workings
     batch = view.propagated_batch + 1
     reads = tuple(source.id for source in new.sources)
     alteration = Alteration(work.id, new.definition.sql, options, new.columns, reads, remembered)

@@ -34,23 +34,39 @@ DIFFERENTIAL_COUNT = "_deferred_count"
 DIFFERENTIAL_BATCH = BATCH
 """The column of the differential table that says which propagate a row comes from."""
 
+MV, DIFFERENTIAL, SUPPORT = "mv", "differential", "support"
+"""The folders of MV, of the differential table and, as the beginnings of their names, of the support tables."""
+
 HISTORY = "history"
 """The folder of history tables in that of their view; version 0.1 had one in the warehouse for those of all views."""
 
 
 def mv_path(location: str) -> str:
     """Where MV is: exactly the view's columns, for any reader of Delta."""
-    return f"{location}/mv"
+    return f"{location}/{MV}"
 
 
 def differential_path(location: str) -> str:
     """Where ∇MV and ΔMV are, batch by batch."""
-    return f"{location}/differential"
+    return f"{location}/{DIFFERENTIAL}"
 
 
 def support_path(location: str, name: str) -> str:
     """Where a support table is."""
     return f"{location}/{name}"
+
+
+def location_of(mv: str) -> str:
+    """The folder of the view whose MV is at a path."""
+    return mv.removesuffix(f"/{MV}")
+
+
+def belongs(view: ViewRecord, folder: str) -> bool:
+    """Whether a folder in that of a view is of MV, of its history, or of a definition that it has or is being given."""
+    has, coming = view.definition.generation, view.definition.alteration
+    if folder in (MV, HISTORY) or (coming is not None and folder == coming.definition.generation):
+        return True
+    return folder == has if has else folder == DIFFERENTIAL or folder.startswith(SUPPORT)
 
 
 def history_path(context: Context, view: ViewRecord, of: str) -> str:

@@ -24,7 +24,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
 from deferred.maintenance.rounds import at_cut
-from deferred.maintenance.view_tables import mv_path
+from deferred.maintenance.view_tables import location_of, mv_path
 from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
 from deferred.options import SELF, ViewOptions
 from deferred.spark.engine import Mark
@@ -45,7 +45,7 @@ def _clear_remains(context: Context, name: str) -> None:
     table_ = context.metadata.tables.find(name)
     if table_ is not None and not is_tracked(table_) and context.metadata.views.find(name) is None:
         context.metadata.tables.remove(table_.id)
-        remove_folder(os.path.dirname(table_.location))
+        remove_folder(location_of(table_.location))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
         state = DeltaLog(mv_path(location))
         record = context.metadata.tables.add(
             name=name,
-            location=f"{location}/mv",
+            location=mv_path(location),
             kind=ViewTable.kind,
             delta_id=state.id,
             key=(),
