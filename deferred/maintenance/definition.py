@@ -168,14 +168,14 @@ class _AsksSpark(Exception):
     """Binding goes on only with an answer from Spark."""
 
 
-def refuse_early(context: Context, sql: str, strict: bool) -> None:
+def refuse_early(context: Context, sql: str, strict: bool, maintain: str) -> None:
     """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
 
     def ask(query: str) -> list[tuple[str, str]]:
         raise _AsksSpark
 
     with suppress(_AsksSpark):
-        define(context, sql, strict, Types(ask))
+        define(context, sql, strict, Types(ask), maintain)
 
 
 def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = AUTO) -> Definition:

@@ -63,6 +63,11 @@ class Prepared:
         return self.definition.remembered(_notes(self.definition), _key(self.definition, self.columns), self.settings)
 
 
+def _is_strict(options: ViewOptions) -> bool:
+    """Whether a view that can only be recomputed is refused."""
+    return options.refresh_policy == "incremental_strict" or options.maintain == SELF
+
+
 def prepared(
     context: Context, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
 ) -> Prepared:
@@ -70,7 +75,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict" or options.maintain == SELF
+    strict = _is_strict(options)
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -87,7 +92,7 @@ def prepared(
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
     """A view that means what its text means in the user's session as it is now."""
     if not context.engine.started:
-        definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
+        definitions.refuse_early(context, sql, _is_strict(options), options.maintain)
     settings = context.engine.settings()
     choosing = shared.choosing(context) if options.maintain == SELF else nullcontext()
     with context.engine.meaning(settings), choosing:
