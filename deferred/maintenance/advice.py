@@ -49,7 +49,7 @@ def advice(subject: Subject) -> tuple[str, ...]:
 
 
 def _policy(subject: Subject) -> Iterator[str]:
-    if subject.view.options.refresh_policy == "full":
+    if subject.view.options.always_recomputes:
         yield "Another policy: refresh_policy = 'full' recomputes the view each time; 'auto' follows the changes."
 
 

@@ -67,7 +67,7 @@ from deferred.maintenance.view_tables import (
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
 from deferred.metadata import Alteration, Cut, ViewRecord
-from deferred.options import SELF, ViewOptions
+from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
@@ -190,13 +190,13 @@ def alter(context: Context, name: str, sql: str, options: ViewOptions | None = N
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            self_maintained = (options or view.options).maintain == SELF
-            choosing = shared.choosing(context) if self_maintained else nullcontext()
+            wanted = options or view.options
+            choosing = shared.choosing(context) if wanted.is_self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = prepared_for(context, view, sql, options or view.options, settings)
+                new = prepared_for(context, view, sql, wanted, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
-                _alter(context, view, new, options or view.options, way, work, [propagation, held])
+                _alter(context, view, new, wanted, way, work, [propagation, held])
             shared.remove_unused(context, shared.in_use([view]))
         done = result(context, work)
     view = context.metadata.views.get(name)

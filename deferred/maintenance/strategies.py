@@ -467,13 +467,13 @@ def choose(
         return Choice(RECOMPUTE, reason)
     if definition.bound is None:
         return Choice(RECOMPUTE, f"{definition.whole} So every propagate recomputes the view and keeps the difference.")
-    if view.options.refresh_policy == "full":
+    if view.options.always_recomputes:
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
     if definition.declared is not None:
         return _self_or_full(context, view, definition, logs)
     reason = " ".join(_why_incremental(definition, logs))
-    if view.options.refresh_policy != "auto":
+    if not view.options.compares_costs:
         return Choice(INCREMENTAL, reason)
     if logs is None:
         reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
@@ -512,7 +512,7 @@ def _why_incremental(definition: Definition, logs: Logs | None) -> Iterator[str]
 def _self_or_full(context: Context, view: ViewRecord, definition: Definition, logs: Logs | None) -> Choice:
     """A view that needs no base table is recomputed where that is expected to cost less, if its policy is 'auto'."""
     reason = "The view's maintain is 'self': logs, MV and its own tables are read, no base table."
-    now = None if logs is None or view.options.refresh_policy != "auto" else situation(context, view, definition, logs)
+    now = None if logs is None or not view.options.compares_costs else situation(context, view, definition, logs)
     if now is None:
         return Choice(SELF, reason)
     compared = {strategy.name: strategy.cost(now) for strategy in (SELF, RECOMPUTE)}

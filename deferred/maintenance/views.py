@@ -26,7 +26,7 @@ from deferred.maintenance.making import make_differential, make_filled_mv, remov
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import location_of, mv_path
 from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
-from deferred.options import SELF, ViewOptions
+from deferred.options import ViewOptions
 from deferred.spark.engine import Mark
 
 
@@ -63,11 +63,6 @@ class Prepared:
         return self.definition.remembered(_notes(self.definition), _key(self.definition, self.columns), self.settings)
 
 
-def _is_strict(options: ViewOptions) -> bool:
-    """Whether a view that can only be recomputed is refused."""
-    return options.refresh_policy == "incremental_strict" or options.maintain == SELF
-
-
 def prepared(
     context: Context, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
 ) -> Prepared:
@@ -75,7 +70,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = _is_strict(options)
+    strict = options.refuses_recomputation
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -92,9 +87,9 @@ def prepared(
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
     """A view that means what its text means in the user's session as it is now."""
     if not context.engine.started:
-        definitions.refuse_early(context, sql, _is_strict(options), options.maintain)
+        definitions.refuse_early(context, sql, options.refuses_recomputation, options.maintain)
     settings = context.engine.settings()
-    choosing = shared.choosing(context) if options.maintain == SELF else nullcontext()
+    choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
     with context.engine.meaning(settings), choosing:
         return _compute(context, name, sql, options, settings)
 
