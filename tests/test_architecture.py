@@ -63,7 +63,7 @@ OWNERS = {
 EXCEPTIONS = {
     ("__init__.py", "deferred.maintenance.warehouse"): "the public name Warehouse, loaded on first use",
     ("maintenance/warehouse.py", "pyspark.sql"): "the types of public methods",
-    ("maintenance/engines.py", "pyspark.sql"): "the type of a session that is given",
+    ("maintenance/opening.py", "pyspark.sql"): "the type of a session that is given",
     ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
     ("maintenance/fresh.py", "pyspark.sql"): "the types of what it returns",
     ("terminal.py", "pyspark.sql"): "the type of what is printed",
@@ -259,7 +259,7 @@ EFFECTS = {
     "a folder or file": (
         r"\b(mkdir|makedirs|write_text|write_bytes|copyfile|copytree|create_dir)\b|open_output_stream",
         {
-            "maintenance/warehouse.py",
+            "maintenance/opening.py",
             "metadata/database.py",
             "cli/project.py",
             "log/storage.py",

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -50,6 +50,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import shared, support
 from deferred.maintenance.carrying import carried
 from deferred.maintenance.definition import Definition, query
+from deferred.maintenance.following import followed
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.promises import checks
@@ -182,27 +183,27 @@ def _pending(job: Altering) -> exp.Select:
 # ---- altering
 
 
-def alter(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Operation:
-    """Give a view another query, and other options where they are given; if that fails, it stays as it is."""
+def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> Operation:
+    """Give a view another query, and those options that are stated; if that fails, it stays as it is."""
     view = context.metadata.views.get(name)
+    options = view.options.replaced(**stated)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
         view = settled(context, context.metadata.views.get(name))
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            wanted = options or view.options
-            choosing = shared.choosing(context) if wanted.is_self_maintained else nullcontext()
+            choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = prepared_for(context, view, sql, wanted, settings)
+                new = prepared_for(context, view, sql, options, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
-                _alter(context, view, new, wanted, way, work, [propagation, held])
+                _alter(context, view, new, options, way, work, [propagation, held])
             shared.remove_unused(context, shared.in_use([view]))
         done = result(context, work)
     view = context.metadata.views.get(name)
     if scenario_of(view).follows_transactions:
         scenario_of(view).makesafe(context, view)
-    return done
+    return followed(context, done)
 
 
 def prepared_for(

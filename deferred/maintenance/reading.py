@@ -15,10 +15,8 @@ from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.transactions import Transaction
-from deferred.maintenance import relevance
-from deferred.maintenance.following import followed
+from deferred.maintenance import following, relevance
 from deferred.maintenance.fresh import chosen, fresh_rows
-from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import history_path, mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
@@ -48,8 +46,7 @@ def view_rows(context: Context, name: str, where: str | None = None) -> DataFram
 def _refresh_if_due(context: Context, name: str) -> None:
     """Bring a view up to date whose options ask for that before a read."""
     if is_due(context, name):
-        view = context.metadata.views.get(name)
-        followed(context, scenario_of(view).refresh(context, view, None, PROPAGATE_FIRST, full=False))
+        following.refresh(context, name)
 
 
 def is_due(context: Context, name: str) -> bool:

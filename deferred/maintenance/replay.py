@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, call, change_columns, column, described, difference, select, signed
-from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.delta_log import is_delta
 from deferred.log.lease import lease
@@ -25,19 +24,6 @@ from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
 
 AS_OF = "_as_of"
-
-
-def steps(start: datetime, end: datetime, width: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    """The intervals [a, b) from start to end; the last one ends at `end`.
-
-    >>> [str(b.time()) for _, b in steps(datetime(2026, 1, 1), datetime(2026, 1, 1, 1), timedelta(minutes=25))]
-    ['00:25:00', '00:50:00', '01:00:00']
-    """
-    if end <= start or width <= timedelta(0):
-        raise InvalidInputError(f"The range from {start} to {end} in steps of {width} is empty.")
-    while start < end:
-        yield start, min(start + width, end)
-        start += width
 
 
 def replay(context: Context, name: str, since: datetime, until: datetime, of: str = "rows") -> Operation:

@@ -22,6 +22,7 @@ from deferred.log.transactions import recover
 from deferred.maintenance import costs, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
+from deferred.maintenance.following import catch_up
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import location_of, mv_path
@@ -37,7 +38,9 @@ def create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewR
         _clear_remains(context, name)
         tracking.check_free(context, name)
         remove_earlier_histories(context, name)
-        return _create(context, name, sql, options)
+        record = _create(context, name, sql, options)
+    catch_up(context)
+    return record
 
 
 def _clear_remains(context: Context, name: str) -> None:
