@@ -448,6 +448,16 @@ def situation(context: Context, view: ViewRecord, definition: Definition, logs: 
     return Situation(context, view, definition, tables, logs)
 
 
+def estimates(now: Situation) -> dict[str, Cost]:
+    """What each way to follow the changes would cost: those that `choose` compares, and those that may take over."""
+    compared = dict(choose(now.context, now.view, now.definition, now.logs).costs)
+    if now.definition.is_self_maintained:
+        compared[SELF.name] = SELF.cost(now)
+    if now.logs.total and now.logs.rows.keys() <= set(answerable(now.definition)):
+        compared[FROM_VIEW.name] = FROM_VIEW.cost(now)
+    return compared
+
+
 def choose(
     context: Context,
     view: ViewRecord,
