@@ -475,12 +475,12 @@ def choose(
     if not has_support:
         reason = "An earlier version created the view, and kept other rows for it: they are made now, once."
         return Choice(RECOMPUTE, reason)
-    if definition.bound is None:
+    if not definition.has_plan:
         return Choice(RECOMPUTE, f"{definition.whole} So every propagate recomputes the view and keeps the difference.")
     if view.options.always_recomputes:
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
-    if definition.declared is not None:
+    if definition.is_self_maintained:
         return _self_or_full(context, view, definition, logs)
     reason = " ".join(_why_incremental(definition, logs))
     if not view.options.compares_costs:
