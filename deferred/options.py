@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
 from typing import Any
 
 from deferred.config import parse_cadence, parse_duration
 from deferred.errors import InvalidInputError, nearest, not_one_of
 
 SCENARIOS = ("immediate", "base_log", "differential", "combined")
-REFRESH_POLICIES = ("auto", "incremental", "incremental_strict", "full")
+
+
+class RefreshPolicy(StrEnum):
+    """Whether changes are computed incrementally, by recomputation, or whichever costs less."""
+
+    AUTO = "auto"
+    INCREMENTAL = "incremental"
+    INCREMENTAL_STRICT = "incremental_strict"
+    FULL = "full"
+
+
+REFRESH_POLICIES = tuple(map(str, RefreshPolicy))
+
+HISTORIES = ("rows", "changes")
+"""What a history table of a view holds: its rows as of each step, or what changed in each."""
 
 AUTO, TREE, SELF = MAINTAIN = ("auto", "tree", "self")
 """What is kept beside a view: what its operators need, also the good rows of its joins as trees, or all that makes
@@ -38,7 +53,7 @@ class ViewOptions:
     """
 
     scenario: str = "combined"
-    refresh_policy: str = "auto"
+    refresh_policy: str = RefreshPolicy.AUTO.value
     propagate_every: str | None = None
     refresh_every: str | None = None
     policy: int = 1
@@ -51,10 +66,30 @@ class ViewOptions:
             check_option(name, value)
         if self.refresh_on_read and self.target_lag is None:
             raise InvalidInputError("refresh_on_read needs a target_lag: how old a view may be that is read as it is.")
-        if self.maintain == SELF and self.refresh_policy == "full":
+        if self.is_self_maintained and self.always_recomputes:
             raise InvalidInputError(
                 "maintain = 'self' reads no base table, refresh_policy = 'full' reads all of them; choose one."
             )
+
+    @property
+    def is_self_maintained(self) -> bool:
+        """Whether so much is kept that no base table is read."""
+        return self.maintain == SELF
+
+    @property
+    def always_recomputes(self) -> bool:
+        """Whether every propagate recomputes the view, however little has changed."""
+        return self.refresh_policy == RefreshPolicy.FULL
+
+    @property
+    def compares_costs(self) -> bool:
+        """Whether each propagate takes the way that is expected to cost less."""
+        return self.refresh_policy == RefreshPolicy.AUTO
+
+    @property
+    def refuses_recomputation(self) -> bool:
+        """Whether a query is refused that could only be recomputed."""
+        return self.refresh_policy == RefreshPolicy.INCREMENTAL_STRICT or self.is_self_maintained
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> ViewOptions:

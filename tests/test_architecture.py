@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from deferred.log.sources import SOURCES
+from deferred.options import SCENARIOS
+
 PACKAGE = Path(__file__).parents[1] / "deferred"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -60,7 +63,7 @@ OWNERS = {
 EXCEPTIONS = {
     ("__init__.py", "deferred.maintenance.warehouse"): "the public name Warehouse, loaded on first use",
     ("maintenance/warehouse.py", "pyspark.sql"): "the types of public methods",
-    ("maintenance/engines.py", "pyspark.sql"): "the type of a session that is given",
+    ("maintenance/opening.py", "pyspark.sql"): "the type of a session that is given",
     ("maintenance/reading.py", "pyspark.sql"): "the types of what it returns",
     ("maintenance/fresh.py", "pyspark.sql"): "the types of what it returns",
     ("terminal.py", "pyspark.sql"): "the type of what is printed",
@@ -150,29 +153,58 @@ def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
 
 
 CHOICES = {
-    # What may be compared in one place only: the pattern, that place, and why.
-    "kind of a source": (
-        r"\b(t|table_?|record|source|taken)\.kind\b\s*(==|!=|in\b|not in\b)",
-        "log/sources",
-        "ask the source instead",
-    ),
-    "scenario": (
-        r"""(==|!=|\bin \()[^=\n]*["'](base_log|immediate|differential|combined)["']""",
-        "maintenance/scenarios",
-        "ask the scenario instead",
-    ),
+    # What may be compared in one place only: the values, the name under which they are compared if they have other
+    # meanings too, that place, and what to do instead.
+    "kind of a source": (set(SOURCES), "kind", "log/sources", "ask the source instead"),
+    "scenario": (set(SCENARIOS), None, "maintenance/scenarios", "ask the scenario instead"),
 }
+
+
+def compared(tree: ast.AST) -> Iterator[tuple[int, list[ast.expr]]]:
+    """The comparisons by ==, !=, in and not in, with the line of each and what is compared, members of lists one by one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)) for op in node.ops
+        ):
+            sides = [node.left, *node.comparators]
+            listed = [side.elts if isinstance(side, (ast.Tuple, ast.List, ast.Set)) else [side] for side in sides]
+            yield node.lineno, [each for members in listed for each in members]
+
+
+def chooses(operands: list[ast.expr], values: set[str], name: str | None) -> bool:
+    """Whether what is compared is one of some values: written out, or as an attribute of a class, as ViewTable.kind."""
+    written = any(isinstance(each, ast.Constant) and each.value in values for each in operands)
+    named = [ast.unparse(each) for each in operands if isinstance(each, (ast.Name, ast.Attribute))]
+    if name is None:
+        return written
+    alike = [each for each in named if each.split(".")[-1] == name]
+    classes = {f"{source.__name__}.{name}" for source in SOURCES.values()}
+    return bool(alike) and (written or not classes.isdisjoint(alike))
+
+
+def test_a_choice_is_seen_however_it_is_written() -> None:
+    values, name, *_ = CHOICES["kind of a source"]
+    for code, seen in (
+        ('found(x).kind == "view"', True),
+        ('(r := find(x)).kind != "view"', True),
+        ('"feed" == kind', True),
+        ('t.kind not in ["feed", "files"]', True),
+        ("record.kind == ViewTable.kind", True),
+        ('join.kind == "LEFT"', False),
+        ('path == "view"', False),
+    ):
+        assert any(chooses(operands, values, name) for _, operands in compared(ast.parse(code))) == seen, code
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_choice_is_made_in_one_place(choice: str) -> None:
-    pattern, place, instead = CHOICES[choice]
+    values, name, place, instead = CHOICES[choice]
     found = [
-        f"{file.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        f"{file.relative_to(PACKAGE)}:{line}"
         for file in FILES
         if room_of(file) not in ("algebra", "sql") and not file.relative_to(PACKAGE).as_posix().startswith(place)
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
-        if re.search(pattern, line)
+        for line, operands in compared(ast.parse(file.read_text(encoding="utf-8")))
+        if chooses(operands, values, name)
     ]
     assert found == [], instead
 
@@ -227,7 +259,7 @@ EFFECTS = {
     "a folder or file": (
         r"\b(mkdir|makedirs|write_text|write_bytes|copyfile|copytree|create_dir)\b|open_output_stream",
         {
-            "maintenance/warehouse.py",
+            "maintenance/opening.py",
             "metadata/database.py",
             "cli/project.py",
             "log/storage.py",

@@ -98,8 +98,8 @@ def schedule(options: ViewOptions, timetables: Mapping[str, Any] | None = None) 
     if refreshes is None and options.target_lag:
         half = parse_duration(options.target_lag) / 2
         refreshes = Cadence(f"{half.total_seconds():g}s", DeltaDataIntervalTimetable(half), every=half)
-    if not BY_NAME[options.scenario].keeps_differential_tables:
-        propagates = None
+    if not BY_NAME[options.scenario].scheduled(refresh_due=False, policy=options.policy):
+        propagates = None  # a run between two refreshes would have nothing to do
     if propagates is None or (refreshes is not None and options.policy == 1 and _quicker(refreshes, propagates)):
         return Schedule(refreshes, refreshes, options.policy)
     if refreshes is not None and refreshes.every is None and refreshes.cron is None:

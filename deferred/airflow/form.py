@@ -11,6 +11,7 @@ from airflow.sdk import Param
 
 from deferred.config import parse_timestamp
 from deferred.errors import InvalidInputError, not_one_of
+from deferred.options import HISTORIES
 
 ACTIONS = {
     "refresh": "refresh: bring the view up to date",
@@ -22,7 +23,6 @@ ACTIONS = {
 }
 TIMED = ("refresh", "propagate", "replay")
 COMPUTING = ("refresh", "propagate")
-HISTORIES = ["rows", "changes"]
 MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$"
 """The pattern of a date-time: without one, Airflow does not check the value before the run exists."""
 
@@ -95,6 +95,6 @@ def params() -> dict[str, Param]:
             "What replay writes: the view's rows as of the time, or what changed.",
             type="string",
             title="History of",
-            enum=HISTORIES,
+            enum=list(HISTORIES),
         ),
     }

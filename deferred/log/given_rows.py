@@ -20,6 +20,7 @@ from deferred import failpoints
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.spark.driver import exact_type
+from deferred.spark.values import DATE
 from deferred.sql.dialect import parse_statement
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ SETTINGS = frozenset(
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STRANGE = re.compile(r"[\x00-\x1f\x7f'\"\\$]")
 """Characters that settings let mean something else in a literal."""
 
@@ -141,7 +141,7 @@ def _number(digits: str, sign: int, type_: str) -> Any:
 def _date(node: exp.Cast) -> date:
     of = node.this
     if not (
-        isinstance(of, exp.Literal) and of.is_string and node.to.this == exp.DType.DATE and _DATE.fullmatch(of.this)
+        isinstance(of, exp.Literal) and of.is_string and node.to.this == exp.DType.DATE and DATE.fullmatch(of.this)
     ):
         raise _Doubtful
     try:

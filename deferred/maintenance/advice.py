@@ -45,11 +45,11 @@ class Subject:
 
 def advice(subject: Subject) -> tuple[str, ...]:
     """Returns what would make the view cheaper, the most important first; nothing where nothing is known."""
-    return tuple(dict.fromkeys(said for kind in KINDS for said in kind(subject)))
+    return tuple(dict.fromkeys(said for kind in ADVICE for said in kind(subject)))
 
 
 def _policy(subject: Subject) -> Iterator[str]:
-    if subject.view.options.refresh_policy == "full":
+    if subject.view.options.always_recomputes:
         yield "Another policy: refresh_policy = 'full' recomputes the view each time; 'auto' follows the changes."
 
 
@@ -136,4 +136,4 @@ def _keys(subject: Subject) -> Iterator[str]:
         )
 
 
-KINDS: tuple[Callable[[Subject], Iterator[str]], ...] = (_policy, _form, _decimals, _union, _tree, _keys, _clustering)
+ADVICE: tuple[Callable[[Subject], Iterator[str]], ...] = (_policy, _form, _decimals, _union, _tree, _keys, _clustering)

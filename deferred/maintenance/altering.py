@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -40,9 +40,7 @@ from deferred.algebra.bags import (
     written_out,
 )
 from deferred.algebra.nested import extends
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.plan import Plan
-from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
 from deferred.log import ledger
@@ -52,6 +50,7 @@ from deferred.maintenance import definition as definitions
 from deferred.maintenance import shared, support
 from deferred.maintenance.carrying import carried
 from deferred.maintenance.definition import Definition, query
+from deferred.maintenance.following import followed
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.promises import checks
@@ -69,7 +68,7 @@ from deferred.maintenance.view_tables import (
 from deferred.maintenance.views import Prepared, prepared
 from deferred.maintenance.working import propagating, refreshing
 from deferred.metadata import Alteration, Cut, ViewRecord
-from deferred.options import SELF, ViewOptions
+from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
@@ -184,27 +183,27 @@ def _pending(job: Altering) -> exp.Query:
 # ---- altering
 
 
-def alter(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Operation:
-    """Give a view another query, and other options where they are given; if that fails, it stays as it is."""
+def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> Operation:
+    """Give a view another query, and those options that are stated; if that fails, it stays as it is."""
     view = context.metadata.views.get(name)
+    options = view.options.replaced(**stated)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
         view = settled(context, context.metadata.views.get(name))
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()
-            self_maintained = (options or view.options).maintain == SELF
-            choosing = shared.choosing(context) if self_maintained else nullcontext()
+            choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = prepared_for(context, view, sql, options or view.options, settings)
+                new = prepared_for(context, view, sql, options, settings)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
-                _alter(context, view, new, options or view.options, way, work, [propagation, held])
+                _alter(context, view, new, options, way, work, [propagation, held])
             shared.remove_unused(context, shared.in_use([view]))
         done = result(context, work)
     view = context.metadata.views.get(name)
     if scenario_of(view).follows_transactions:
         scenario_of(view).makesafe(context, view)
-    return done
+    return followed(context, done)
 
 
 def prepared_for(
@@ -269,7 +268,7 @@ def _alter(
     assert cut is not None
     work.to_cut = cut
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
-    workings = f"{view.location}/{remembered.generation}"
+    workings = replace(view, definition=remembered).workings
     batch = view.propagated_batch + 1
     reads = tuple(source.id for source in new.sources)
     alteration = Alteration(work.id, new.definition.sql, options, new.columns, reads, remembered)
@@ -341,7 +340,7 @@ def _remove_workings(view: ViewRecord, old: Definition) -> None:
         remove_folder(view.workings)
         return
     remove_folder(differential_path(view.workings))
-    for name in support_tables(old.plan) if old.bound is not None else ():
+    for name in old.support_tables:
         remove_folder(support_path(view.workings, name))
 
 
@@ -352,7 +351,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     """The way that reads least, of those that are surely right."""
     old = definitions.load(context, view)
     same_settings = dict(view.definition.settings or {}) == dict(new.settings)
-    if old.bound is None or new.definition.bound is None:
+    if not old.has_plan or not new.definition.has_plan:
         return FromBaseTables("One of the definitions has no plan that could be compared.")
     if not same_settings:
         return FromBaseTables("The settings of the session are others than those under which the view was defined.")
@@ -409,7 +408,7 @@ def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...
         ]
     except DeferredError:
         return None
-    if any(has_recursion(part.plan) for each in parts for part in each):
+    if any(part.is_recursive for each in parts for part in each):
         return None
     return parts[0], parts[1]
 
@@ -435,7 +434,7 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     tables = {t.id for t in old.tables.values()} == {t.id for t in new.sources}
     tables = tables and old.declared == new.definition.declared
     tables = tables and old.shared == new.definition.shared
-    tables = tables and support_tables(old.plan).keys() == support_tables(new.definition.plan).keys()
+    tables = tables and old.support_tables.keys() == new.definition.support_tables.keys()
     return tables and tuple(columns) == tuple(new.columns) and _same_plan(old, new.definition)
 
 

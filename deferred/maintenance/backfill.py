@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from deferred.config import parse_duration, parse_timestamp
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.maintenance import refresh, replay
+from deferred.maintenance.following import followed
 from deferred.maintenance.operation import Operation
 
 
 def backfill(context: Context, view: str, start: Any, end: Any, step: Any) -> list[Operation]:
     """Refresh a view to the end of every step. A view never goes back: a step behind what it shows changes nothing."""
-    moments = step_ends(parse_timestamp(start), parse_timestamp(end), parse_duration(step, "step"))
-    return [refresh.refresh(context, view, moment) for moment in moments]
-
-
-def step_ends(start: datetime, end: datetime, width: timedelta) -> Iterator[datetime]:
-    """The end of every step from start to end. There is at least one; the last one is `end`.
-
-    >>> [str(m.time()) for m in step_ends(datetime(2026, 1, 1), datetime(2026, 1, 1, 1), timedelta(minutes=25))]
-    ['00:25:00', '00:50:00', '01:00:00']
-    >>> [str(m.time()) for m in step_ends(datetime(2026, 1, 1), datetime(2026, 1, 1), timedelta(minutes=25))]
-    ['00:00:00']
-    """
-    if end < start:
-        raise InvalidInputError(f"The end {end} must not be before the start {start}.")
-    moment = start + width
-    while moment < end:
-        yield moment
-        moment += width
-    yield end
+    done = [refresh.refresh(context, view, until) for _, until in steps(start, end, step)]
+    return [*done[:-1], followed(context, done[-1])]
 
 
 def replay_steps(context: Context, view: str, start: Any, end: Any, step: Any, of: str) -> list[Operation]:
     """Write every step of a view's past into its history table."""
-    intervals = replay.steps(parse_timestamp(start), parse_timestamp(end), parse_duration(step, "step"))
+    intervals = list(steps(start, end, step))
+    if intervals[0][0] == intervals[0][1]:
+        raise InvalidInputError(f"The range from {start} to {end} is empty.")
     return [replay.replay(context, view, since, until, of) for since, until in intervals]
+
+
+def steps(start: Any, end: Any, step: Any) -> Iterator[tuple[datetime, datetime]]:
+    """The intervals [a, b) from start to end. There is at least one; the last one ends at `end`.
+
+    >>> [str(b.time()) for _, b in steps("2026-01-01", "2026-01-01T01:00", "25m")]
+    ['00:25:00', '00:50:00', '01:00:00']
+    >>> [str(b.time()) for _, b in steps("2026-01-01", "2026-01-01", "25m")]
+    ['00:00:00']
+    """
+    since, upto, width = parse_timestamp(start), parse_timestamp(end), parse_duration(step, "step")
+    if upto < since:
+        raise InvalidInputError(f"The end {upto} must not be before the start {since}.")
+    while upto - since > width:
+        yield since, since + width
+        since += width
+    yield since, upto

@@ -64,7 +64,7 @@ class Move:
     @property
     def incrementally(self) -> bool:
         """Whether the logs are looked at, for a delta program or for the choice of another way."""
-        return not self.full and self.definition.bound is not None
+        return not self.full and self.definition.has_plan
 
 
 def load(

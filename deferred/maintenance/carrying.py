@@ -51,12 +51,12 @@ class Carried:
                 results[name] = temporaries.compute(name, rows_at(self.definition, contents, cut))
                 made[contents] = supports[name] = Temporary(name, contents.columns)
         definition = replace(self.definition, results=results)
-        return Carried(_with_plan(definition, replaced(definition.plan, made.get)), supports)
+        return Carried(definition.with_plan(replaced(definition.plan, made.get)), supports)
 
 
 def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | None:
     """The new definition over the support tables of the old one; None where nothing of them can be taken over."""
-    if old.bound is None or new.bound is None:
+    if not old.has_plan or not new.has_plan:
         return None
     same = frozenset(
         name for name, table in new.tables.items() if name in old.tables and old.tables[name].id == table.id
@@ -88,7 +88,7 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     supports |= {name: strategy.contents(node) for name, (node, strategy) in kept_nodes(plan).items()}
     if supports.keys() != kept_nodes(new.plan).keys():
         return None
-    return Carried(_with_plan(replace(new, kept=rows), plan), supports)
+    return Carried(replace(new, kept=rows).with_plan(plan), supports)
 
 
 def _rows_at_hand(
@@ -110,9 +110,4 @@ def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: 
     names = [name for name, _ in view.columns]
     rows = written_out(net(reached(view), view.columns), names)
     columns = [alias(column(name), of_view(c)) for c, name in zip(old.plan.columns, names, strict=True)]
-    return Carried(_with_plan(replace(new, kept={VIEW: select(columns, rows)}), found.plan), {}, found.relied)
-
-
-def _with_plan(definition: Definition, plan: Plan) -> Definition:
-    assert definition.bound is not None
-    return replace(definition, bound=replace(definition.bound, plan=plan))
+    return Carried(replace(new, kept={VIEW: select(columns, rows)}).with_plan(found.plan), {}, found.relied)

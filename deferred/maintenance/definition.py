@@ -11,11 +11,13 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, column, select
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
+from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
@@ -58,21 +60,60 @@ class Definition:
 
     def sharing(self, tables: Mapping[str, Shared]) -> Definition:
         """The definition with some of its auxiliary tables in shared ones."""
-        if not tables or self.bound is None:
+        if not tables or not self.has_plan:
             return self
         types = {
             f"{PREFIX}{name}": dict(self.schemas[table.portion.table])[name]
             for table in tables.values()
             for name in table.portion.read
         }
-        plan = over_shared(self.plan, tables)
-        bound = replace(self.bound, plan=plan, types={**self.bound.types, **types, COUNT: "bigint"})
-        return replace(self, bound=bound, shared=tables)
+        return replace(self.with_plan(over_shared(self.plan, tables), {**types, COUNT: "bigint"}), shared=tables)
+
+    def with_plan(self, plan: Plan, types: Mapping[str, str] | None = None) -> Definition:
+        """The definition with another plan in the place of its own, and the types of columns that only that one has."""
+        assert self.bound is not None
+        return replace(self, bound=replace(self.bound, plan=plan, types={**self.bound.types, **(types or {})}))
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether changes can be computed by a plan; without one, the view is recomputed as a whole."""
+        return self.bound is not None
 
     @property
     def plan(self) -> Plan:
         assert self.bound is not None, "a view that is recomputed as a whole has no plan"
         return self.bound.plan
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether its query runs in rounds."""
+        return self.has_plan and has_recursion(self.plan)
+
+    @property
+    def is_self_maintained(self) -> bool:
+        """Whether its plan reads no base table, and relies on declared keys and references for that."""
+        return self.declared is not None
+
+    @property
+    def support_tables(self) -> dict[str, Plan]:
+        """What each of its support tables holds, as plans over the base tables."""
+        return support_tables(self.plan) if self.has_plan else {}
+
+    @property
+    def planned_columns(self) -> Columns:
+        """The columns of the view by its plan."""
+        assert self.bound is not None
+        return tuple((name, self.bound.types[c]) for name, c in zip(self.bound.names, self.plan.columns, strict=True))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the query was understood."""
+        return self.bound.notes if self.bound is not None else ()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What the query leaves open and the plan always chooses in the same way."""
+        return self.bound.choices if self.bound is not None else ()
 
     @property
     def column_types(self) -> Mapping[str, str]:
@@ -86,7 +127,7 @@ class Definition:
 
     def read_columns(self, name: str) -> Columns:
         """The columns of a base table that the view reads, with their types."""
-        if self.bound is None:
+        if not self.has_plan:
             return self.schemas[name]
         names = {n for scan in scans_of(self.plan) if scan.table == name for n in scan.names}
         return tuple((n, t) for n, t in self.schemas[name] if n in names)
@@ -94,7 +135,7 @@ class Definition:
     @cached_property
     def relevance(self) -> dict[str, Relevance]:
         """For each base table that the plan reads, which of its rows can matter to the view."""
-        if self.bound is None:
+        if not self.has_plan:
             return {}
         return relevance_of(self.plan, self.column_types, Dialect.of(self.settings))
 
@@ -127,14 +168,14 @@ class _AsksSpark(Exception):
     """Binding goes on only with an answer from Spark."""
 
 
-def refuse_early(context: Context, sql: str, strict: bool) -> None:
+def refuse_early(context: Context, sql: str, strict: bool, maintain: str) -> None:
     """Refuse what is known to be wrong without Spark: nobody should wait for a JVM to read of a misspelled name."""
 
     def ask(query: str) -> list[tuple[str, str]]:
         raise _AsksSpark
 
     with suppress(_AsksSpark):
-        define(context, sql, strict, Types(ask))
+        define(context, sql, strict, Types(ask), maintain)
 
 
 def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = AUTO) -> Definition:
@@ -348,7 +389,7 @@ def rows_at(definition: Definition, plan: Plan, cut: Cut) -> exp.Query:
 
 def query(definition: Definition, columns: Columns, cut: Cut) -> exp.Select:
     """Q at a cut, under the view's own column names and types."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return select([exp.Star()], verbatim(original(definition, cut)))
     return select(outputs(definition, columns), rows_at(definition, definition.plan, cut))
 

@@ -16,7 +16,7 @@ from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.base_logs import unread
 from deferred.maintenance.otherwise import Other, otherwise
 from deferred.maintenance.scenarios import scenario_of
-from deferred.maintenance.strategies import FROM_VIEW, SELF, answerable, choose, situation
+from deferred.maintenance.strategies import choose, estimates, situation
 from deferred.metadata import OperationRecord, TableRecord, ViewRecord
 from deferred.sql.dialect import text
 
@@ -104,7 +104,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         reason=choice.reason,
         estimates=compared,
         plan=choice.strategy.reads(definition),
-        query=notation(definition.plan) if definition.bound is not None else "Q",
+        query=notation(definition.plan) if definition.has_plan else "Q",
         equations=choice.strategy.equations(definition),
         relevance=_relevance(definition),
         sql=choice.strategy.sql(definition),
@@ -172,7 +172,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _cheaper(context: Context, view: ViewRecord, definition: definitions.Definition) -> tuple[str, ...]:
-    if definition.bound is None:
+    if not definition.has_plan:
         return (f"Another form: {definition.whole} Without it, only the changes would be read.",)
     rows = {name: _row_count(context, table) for name, table in definition.tables.items()}
     return advice(Subject(view, definition.plan, definition.column_types, definition.tables, rows))
@@ -191,16 +191,10 @@ def _compared(
     """What each strategy would cost for what has changed so far; nothing where a table cannot be looked at now."""
     try:
         pending = None if view.propagated is None else unread(context, definition, view.propagated)
-        if pending is None:
+        now = None if pending is None else situation(context, view, definition, pending)
+        if now is None:
             return {}
-        compared = dict(choose(context, view, definition, pending).costs)
-        now = situation(context, view, definition, pending)
-        if now is not None and definition.declared is not None:
-            compared[SELF.name] = SELF.cost(now)
-        if now is not None and pending.total and pending.rows.keys() <= set(answerable(definition)):
-            compared[FROM_VIEW.name] = FROM_VIEW.cost(now)
-        if now is not None:
-            compared |= {f"maintain = '{other.maintain}'": other.cost(now) for other in others}
+        compared = estimates(now) | {f"maintain = '{other.maintain}'": other.cost(now) for other in others}
     except DeferredError:
         return {}
     return {name: cost.to_dict() for name, cost in compared.items()}

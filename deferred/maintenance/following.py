@@ -1,4 +1,7 @@
-"""Views that follow every transaction (makesafe_IM and makesafe_DT): which ones, in which order, and after what."""
+"""Views that follow every transaction (makesafe_IM and makesafe_DT): which ones, in which order, and after what.
+
+So here is what changes a table or a view and is over only when these views have followed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import graphlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from deferred.errors import DeferredError
@@ -13,7 +17,7 @@ from deferred.log import ledger, transactions, undo
 from deferred.log.context import Context
 from deferred.log.sources import source_of
 from deferred.maintenance.operation import Operation
-from deferred.maintenance.scenarios import CHANGES_MV, scenario_of
+from deferred.maintenance.scenarios import CHANGES_MV, PROPAGATE_FIRST, scenario_of
 from deferred.metadata import LedgerEntry, TableRecord, ViewRecord
 
 log = logging.getLogger(__name__)
@@ -38,6 +42,37 @@ def follow(context: Context, tables: Sequence[TableRecord]) -> list[str]:
             failures.append(f"View {view.name} does not show the change yet: {reason}")
             log.warning("%s", failures[-1])
     return failures
+
+
+def propagate(context: Context, name: str, until: datetime | None = None, full: bool = False) -> Operation:
+    """propagate a view as its scenario does."""
+    view = context.metadata.views.get(name)
+    return followed(context, scenario_of(view).propagate(context, view, until, full))
+
+
+def partial_refresh(context: Context, name: str) -> Operation:
+    """partial_refresh a view as its scenario does, and the views that follow it."""
+    view = context.metadata.views.get(name)
+    return followed(context, scenario_of(view).partial_refresh(context, view))
+
+
+def refresh(
+    context: Context,
+    name: str,
+    until: datetime | None = None,
+    order: str = PROPAGATE_FIRST,
+    full: bool = False,
+) -> Operation:
+    """Refresh a view as its scenario does, and the views that follow it."""
+    view = context.metadata.views.get(name)
+    return followed(context, scenario_of(view).refresh(context, view, until, order, full))
+
+
+def rebuild(context: Context, name: str) -> Operation:
+    """Rebuild a view, and refresh the views that follow it."""
+    from deferred.maintenance import refresh
+
+    return followed(context, refresh.rebuild(context, name))
 
 
 def append_changes(context: Context, table: str, deletions: Any, insertions: Any) -> LedgerEntry:

@@ -32,7 +32,6 @@ from deferred.maintenance.costs import TableSize
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import ViewRecord
-from deferred.options import ViewOptions
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,13 @@ class Foreseen:
         return {"way": self.name, "reason": self.reason, **{k: [vars(part) for part in v] for k, v in parts.items()}}
 
 
-def foreseen(context: Context, name: str, sql: str, options: ViewOptions | None = None) -> Foreseen:
+def foreseen(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> Foreseen:
     """How `alter` would do it; nothing is written."""
     view = context.metadata.views.get(name)
+    options = view.options.replaced(**stated)
     settings = context.engine.settings()
     with context.engine.meaning(settings):
-        new = prepared_for(context, view, sql, options or view.options, settings, serve=False)
+        new = prepared_for(context, view, sql, options, settings, serve=False)
         way = choose(context, view, new)
         if isinstance(way, Nothing):
             return Foreseen(way.name, way.reason, (), ())

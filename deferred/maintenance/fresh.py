@@ -8,14 +8,13 @@ read, which no operation changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from deferred.algebra.bags import column, net, select, signed, union_all, with_changes, written_out
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.scalar import Scalar, conjunction, conjuncts, substitute
 from deferred.algebra.scalar import column as plan_column
 from deferred.algebra.selecting import holds_anywhere, selected
@@ -97,7 +96,7 @@ class _Reading:
         definition = definitions.load(self.context, self.view)
         for source in self.tables:
             source_of(self.context, source).check_columns(definition.read_columns(source.name))
-        if state is None or definition.bound is None:
+        if state is None or not definition.has_plan:
             return self._computed(definition)
         pushed = self._pushed(definition)
         expected = size(self.context, definition, state.cut, self.cut)
@@ -159,8 +158,7 @@ class _Reading:
     def _computed(self, definition: Definition) -> DataFrame:
         """Q at the cut, from the base tables. Its meaning is the view's, so it may have to run in another session."""
         self._refuse_lost_versions(definition)
-        in_rounds = definition.bound is not None and has_recursion(definition.plan)
-        if self._means_the_same and not in_rounds:
+        if self._means_the_same and not definition.is_recursive:
             return chosen(self.context, self.view, query(definition, self.view.columns, self.cut), self.where)
         with self.context.engine.temporaries() as temporaries:
             at_cut = computed(definition, self.cut, temporaries)
@@ -194,7 +192,7 @@ class _Reading:
         It must mean the same there as at the end, where the whole condition is asked: under the view's settings, of
         columns that have the same types in the view and in its plan.
         """
-        if self.where is None or not self._means_the_same or definition.declared is not None:
+        if self.where is None or not self._means_the_same or definition.is_self_maintained:
             return None
         types = dict(self.view.columns)
         ids = {
@@ -212,10 +210,9 @@ class _Reading:
         condition = conjunction(on_plan)
         if condition is None:
             return None
-        assert definition.bound is not None
         plan = selected(definition.plan, condition, definition.column_types)
         names = {id_: column(name) for id_, name in definitions.output(definition, self.view.columns)}
-        return _Pushed(replace(definition, bound=replace(definition.bound, plan=plan)), substitute(condition, names))
+        return _Pushed(definition.with_plan(plan), substitute(condition, names))
 
 
 @dataclass(frozen=True)

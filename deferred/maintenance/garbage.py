@@ -13,7 +13,9 @@ from deferred.log.storage import Storage
 from deferred.maintenance import shared
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.settle import settled
+from deferred.maintenance.view_tables import HISTORY, belongs, earlier_history
 from deferred.metadata import ViewRecord, utc_now
+from deferred.options import HISTORIES
 
 LONGEST_RETENTION = 1_000_000
 """Hours: a hundred years."""
@@ -36,6 +38,7 @@ def gc(context: Context, retain_hours: float) -> dict[str, int]:
     for kind, keep in (
         ("transactions", pending),
         ("views", {os.path.basename(v.location) for v in catalog.views()}),
+        (HISTORY, {earlier_history(v.name, of) for v in catalog.views() for of in HISTORIES}),
         (shared.FOLDER, shared.in_use(catalog.views())),
         ("copies", {os.path.basename(os.path.dirname(t.location)) for t in catalog.tables()}),
         ("logs", {os.path.basename(t.log_location) for t in catalog.tables() if t.log_location}),
@@ -66,15 +69,12 @@ def gc(context: Context, retain_hours: float) -> dict[str, int]:
 
 def _remove_generations(view: ViewRecord, before: datetime) -> int:
     """Remove what an interrupted alteration of a view has left in its folder: tables of no definition that it has."""
-    kept = view.definition
-    if not (kept.generation or kept.alteration):
+    if not (view.definition.generation or view.definition.alteration):
         return 0
-    coming = "" if kept.alteration is None else kept.alteration.definition.generation
-    own = {"mv", kept.generation or "differential", coming}
     old = [
         f"{view.location}/{name}"
         for name, changed in Storage(view.location).folders().items()
-        if name not in own and (kept.generation or not name.startswith("support")) and changed < before
+        if not belongs(view, name) and changed < before
     ]
     for path in old:
         remove_folder(path)

@@ -203,7 +203,7 @@ def _assessed(scratch: _Scratch, model: Model, is_read: bool) -> Assessment:
 
 def _how(found: Prepared) -> tuple[str, str]:
     """The outcome for a query that can become a view, and the strategies of its nodes in words."""
-    if found.definition.bound is None:
+    if not found.definition.has_plan:
         return RECOMPUTED, str(found.definition.whole)
     nodes = list(found.definition.plan.walk())
     whole = [node.called for node in nodes if isinstance(node.strategy, Recomputed)]

@@ -6,11 +6,19 @@ from sqlglot import exp
 
 from deferred.algebra.types import Columns
 from deferred.log.context import Context
-from deferred.log.delta_log import readable
+from deferred.log.delta_log import is_delta, readable
 from deferred.log.storage import Storage
 from deferred.log.tracking import trusted_again
-from deferred.maintenance.view_tables import DIFFERENTIAL_BATCH, DIFFERENTIAL_COUNT, differential_path, mv_path
+from deferred.maintenance.view_tables import (
+    DIFFERENTIAL_BATCH,
+    DIFFERENTIAL_COUNT,
+    HISTORY,
+    differential_path,
+    earlier_history,
+    mv_path,
+)
 from deferred.metadata import ViewRecord
+from deferred.options import HISTORIES
 from deferred.spark import bags
 from deferred.spark.engine import Engine, Mark
 
@@ -46,6 +54,14 @@ def repair(context: Context, view: ViewRecord) -> None:
         remove_folder(mv_path(view.location))
         make_mv(context.engine, view.location, view.columns)
         trusted_again(context, context.metadata.tables.by_id(view.table_id))
+
+
+def remove_earlier_histories(context: Context, name: str) -> None:
+    """Remove the history tables that version 0.1 has kept for a view of some name; later ones are in its folder."""
+    for of in HISTORIES:
+        path = context.folder(HISTORY, earlier_history(name, of))
+        if is_delta(path):
+            remove_folder(path)
 
 
 def remove_folder(location: str) -> None:

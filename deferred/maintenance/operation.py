@@ -97,6 +97,17 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
     )
 
 
+def by_id(context: Context, operation_id: str) -> Operation:
+    """The operation with an id."""
+    return from_record(context, context.metadata.operations.get(operation_id))
+
+
+def recent(context: Context, view: str | None, limit: int) -> list[Operation]:
+    """The last operations, of one view or of all, newest first; an unknown view is an error."""
+    name = None if view is None else context.metadata.views.get(view).name
+    return [from_record(context, record) for record in context.metadata.operations.recent(name, limit)]
+
+
 def _state(record: OperationRecord) -> str:
     """How an operation ended. One whose process died could not say so itself."""
     died = record.state == "running" and is_dead(str(record.details.get("owner", "")))
@@ -257,7 +268,7 @@ def _cost(work: Work) -> dict[str, Any]:
 
 def result(context: Context, work: Work) -> Operation:
     """The operation as it was recorded."""
-    return from_record(context, context.metadata.operations.get(work.id))
+    return by_id(context, work.id)
 
 
 def combined(early: Sequence[Operation], propagated: Operation, applied: Operation) -> Operation:

@@ -48,7 +48,7 @@ class Other:
 
 def otherwise(context: Context, view: ViewRecord, mine: Definition) -> list[Other]:
     """The other values of `maintain` under which the view would read other things than it does now."""
-    if mine.bound is None:
+    if not mine.has_plan:
         return []
     found = []
     for maintain, differs in DIFFERS.items():

@@ -13,14 +13,12 @@ from deferred.config import parse_duration, parse_timestamp
 from deferred.errors import InvalidInputError
 from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
-from deferred.log.sources import source_of
+from deferred.log.sources import is_tracked, source_of
 from deferred.log.transactions import Transaction
-from deferred.maintenance import relevance, replay
-from deferred.maintenance.following import followed
+from deferred.maintenance import following, relevance
 from deferred.maintenance.fresh import chosen, fresh_rows
-from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 from deferred.maintenance.settle import settled
-from deferred.maintenance.view_tables import applied_version, mv_path, pending
+from deferred.maintenance.view_tables import applied_version, history_path, mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
 from deferred.sql.dialect import delta_table, parse_statement, text
 from deferred.sql.pin import pinned, tables, with_fresh_views
@@ -48,8 +46,7 @@ def view_rows(context: Context, name: str, where: str | None = None) -> DataFram
 def _refresh_if_due(context: Context, name: str) -> None:
     """Bring a view up to date whose options ask for that before a read."""
     if is_due(context, name):
-        view = context.metadata.views.get(name)
-        followed(context, scenario_of(view).refresh(context, view, None, PROPAGATE_FIRST, full=False))
+        following.refresh(context, name)
 
 
 def is_due(context: Context, name: str) -> bool:
@@ -72,7 +69,7 @@ def pending_changes(context: Context, name: str) -> DataFrame:
 def view_history(context: Context, name: str, of: str) -> DataFrame:
     """Returns the history table of a view that `replay` has filled."""
     view = context.metadata.views.get(name)
-    return context.engine.sql(select([exp.Star()], delta_table(replay.history_path(context, view, of))))
+    return context.engine.sql(select([exp.Star()], delta_table(history_path(context, view, of))))
 
 
 def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> DataFrame | None:
@@ -89,7 +86,7 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
     statement, views = with_fresh_views(statement)
     for path in tables(statement):
-        if path[0] not in views and (record := tracking.find(context, path)).kind == "view":
+        if path[0] not in views and not is_tracked(record := tracking.find(context, path)):
             _refresh_if_due(context, record.name)
     frames = {name: fresh_rows(context, view.name, view.where) for name, view in views.items()}
 

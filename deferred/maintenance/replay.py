@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, call, change_columns, column, described, difference, select, signed
-from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.delta_log import is_delta
 from deferred.log.lease import lease
@@ -19,30 +18,12 @@ from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.strategies import RECOMPUTE
+from deferred.maintenance.view_tables import history_path
 from deferred.metadata import ViewRecord
 from deferred.spark import bags
 from deferred.sql.dialect import cast, delta_table
 
 AS_OF = "_as_of"
-KINDS = ("rows", "changes")
-
-
-def steps(start: datetime, end: datetime, width: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    """The intervals [a, b) from start to end; the last one ends at `end`.
-
-    >>> [str(b.time()) for _, b in steps(datetime(2026, 1, 1), datetime(2026, 1, 1, 1), timedelta(minutes=25))]
-    ['00:25:00', '00:50:00', '01:00:00']
-    """
-    if end <= start or width <= timedelta(0):
-        raise InvalidInputError(f"The range from {start} to {end} in steps of {width} is empty.")
-    while start < end:
-        yield start, min(start + width, end)
-        start += width
-
-
-def history_path(context: Context, view: ViewRecord, of: str) -> str:
-    """Where the history table of a view is."""
-    return context.folder("history", f"{view.name}_{of}")
 
 
 def replay(context: Context, name: str, since: datetime, until: datetime, of: str = "rows") -> Operation:
@@ -51,9 +32,8 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
     The step replaces what the table held for the same moment, in one Delta commit, so that running it again changes
     nothing. MV and the differential tables are not touched; base tables are read at the versions of that time.
     """
-    if of not in KINDS:
-        raise InvalidInputError(f"A replay must be of {' or '.join(KINDS)}, not {of!r}.")
     view = context.metadata.views.get(name)
+    path = history_path(context, view, of)
     with (
         lease(context, f"replay:{view.id}", f"The replay of {view.name}"),
         recorded(context, "replay", view, since=since.isoformat(), until=until.isoformat(), of=of) as work,
@@ -65,13 +45,14 @@ def replay(context: Context, name: str, since: datetime, until: datetime, of: st
             work.to_cut = cut_at(context, view, tables, until)
         definition = definitions.load(context, view)
         with work.phase("write"):
-            _write(context, view, definition, work, until, of)
+            _write(context, view, definition, work, path, until, of)
     return result(context, work)
 
 
-def _write(context: Context, view: ViewRecord, definition: Definition, work: Work, until: datetime, of: str) -> None:
+def _write(
+    context: Context, view: ViewRecord, definition: Definition, work: Work, path: str, until: datetime, of: str
+) -> None:
     """Replace the rows of the step at `until` in the history table."""
-    path = history_path(context, view, of)
     extra = [(AS_OF, "timestamp")]
     if of == "changes":
         change, count = change_columns(view.columns)

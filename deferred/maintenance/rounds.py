@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, select
 from deferred.algebra.operators import Change
-from deferred.algebra.operators.recursion import has_recursion, rounds_before
+from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Loop, run
@@ -138,7 +138,7 @@ def computed(
     definition: Definition, cut: Cut, temporaries: Temporaries, tell: Callable[[str], None] = log.info
 ) -> Definition:
     """The definition with its recursions computed from the base tables at a cut, so that its query can run there."""
-    if definition.bound is None or not has_recursion(definition.plan):
+    if not definition.is_recursive:
         return definition
     leaves = Pinned(definition, cut.versions, steps=dict(definition.results))
     renderer = Renderer(leaves, small_changes=False)

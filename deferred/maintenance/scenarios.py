@@ -59,8 +59,6 @@ class Scenario(ABC):
     invariant: ClassVar[Invariant]
     follows_transactions: ClassVar[bool]
     """Whether makesafe has work to do after a transaction on a table that the view reads."""
-    keeps_differential_tables: ClassVar[bool] = True
-    """Whether propagate is an operation of its own, whose result waits in the differential tables."""
 
     @abstractmethod
     def makesafe(self, context: Context, view: ViewRecord) -> bool:
@@ -120,7 +118,6 @@ class BaseLog(Scenario):
     name = "base_log"
     invariant = Invariant(of_past=True, with_differential=False)
     follows_transactions = False
-    keeps_differential_tables = False
 
     def makesafe(self, context: Context, view: ViewRecord) -> bool:
         """makesafe_BL[T] = {▼R := ▼R ⊎ (∇R ∸ ▲R), ▲R := (▲R ∸ ∇R) ⊎ ΔR} + T (Figure 3): Delta's own doing."""

@@ -73,7 +73,7 @@ def chosen(context: Context, definition: Definition, settings: Mapping[str, str]
 
     Conditions mean the same only under the same settings.
     """
-    if definition.bound is None or definition.declared is None:
+    if not definition.has_plan or not definition.is_self_maintained:
         return definition
     existing = [
         (remembered, table)
@@ -337,10 +337,8 @@ class _Table:
         tags = state.tags
         last, later = max(tag for tag in tags if tag < version), [tag for tag in tags if tag > version]
         portion = self.shared.portion
-        assert self.definition.bound is not None
         alone = replace(
-            self.definition,
-            bound=replace(self.definition.bound, plan=portion.plan),
+            self.definition.with_plan(portion.plan),
             tables={portion.table: self.definition.tables[portion.table]},
             shared={},
         )

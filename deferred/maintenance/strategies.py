@@ -458,6 +458,16 @@ def situation(context: Context, view: ViewRecord, definition: Definition, logs: 
     return Situation(context, view, definition, tables, logs)
 
 
+def estimates(now: Situation) -> dict[str, Cost]:
+    """What each way to follow the changes would cost: those that `choose` compares, and those that may take over."""
+    compared = dict(choose(now.context, now.view, now.definition, now.logs).costs)
+    if now.definition.is_self_maintained:
+        compared[SELF.name] = SELF.cost(now)
+    if now.logs.total and now.logs.rows.keys() <= set(answerable(now.definition)):
+        compared[FROM_VIEW.name] = FROM_VIEW.cost(now)
+    return compared
+
+
 def choose(
     context: Context,
     view: ViewRecord,
@@ -475,15 +485,15 @@ def choose(
     if not has_support:
         reason = "An earlier version created the view, and kept other rows for it: they are made now, once."
         return Choice(RECOMPUTE, reason)
-    if definition.bound is None:
+    if not definition.has_plan:
         return Choice(RECOMPUTE, f"{definition.whole} So every propagate recomputes the view and keeps the difference.")
-    if view.options.refresh_policy == "full":
+    if view.options.always_recomputes:
         reason = "The view's refresh_policy is 'full': every propagate recomputes it and keeps the difference."
         return Choice(RECOMPUTE, reason)
-    if definition.declared is not None:
+    if definition.is_self_maintained:
         return _self_or_full(context, view, definition, logs)
     reason = " ".join(_why_incremental(definition, logs))
-    if view.options.refresh_policy != "auto":
+    if not view.options.compares_costs:
         return Choice(INCREMENTAL, reason)
     if logs is None:
         reason += " The refresh_policy 'auto' compares what both would cost when it knows what has changed."
@@ -522,7 +532,7 @@ def _why_incremental(definition: Definition, logs: Logs | None) -> Iterator[str]
 def _self_or_full(context: Context, view: ViewRecord, definition: Definition, logs: Logs | None) -> Choice:
     """A view that needs no base table is recomputed where that is expected to cost less, if its policy is 'auto'."""
     reason = "The view's maintain is 'self': logs, MV and its own tables are read, no base table."
-    now = None if logs is None or view.options.refresh_policy != "auto" else situation(context, view, definition, logs)
+    now = None if logs is None or not view.options.compares_costs else situation(context, view, definition, logs)
     if now is None:
         return Choice(SELF, reason)
     compared = {strategy.name: strategy.cost(now) for strategy in (SELF, RECOMPUTE)}

@@ -37,7 +37,7 @@ from deferred.algebra.bags import (
 from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Upkeep
-from deferred.algebra.strategy import kept_nodes, support_tables
+from deferred.algebra.strategy import kept_nodes
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context
@@ -87,11 +87,10 @@ def resting_on(definition: Definition, location: str) -> Definition:
 
     Old(E) is what the table of E holds at s_i, and that is the cut at which it was filled.
     """
-    if definition.bound is None:
+    if not definition.has_plan:
         return definition
-    tables = {name: delta_table(support_path(location, name)) for name in support_tables(definition.plan)}
-    plan = over_support_tables(definition.plan, tables)
-    return replace(definition, bound=replace(definition.bound, plan=plan), supports=tables)
+    tables = {name: delta_table(support_path(location, name)) for name in definition.support_tables}
+    return replace(definition.with_plan(over_support_tables(definition.plan, tables)), supports=tables)
 
 
 def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
@@ -128,8 +127,7 @@ class _Filling:
 
     @property
     def tables(self) -> list[tuple[str, Plan]]:
-        found = support_tables(self.definition.plan) if self.definition.bound is not None else {}
-        return list(found.items())[::-1]
+        return list(self.definition.support_tables.items())[::-1]
 
     def rows(self, name: str, contents: Plan, batch: int) -> exp.Query:
         """All rows of a support table, in the order by which they are looked up."""
@@ -158,7 +156,7 @@ def restore(context: Context, view: ViewRecord, definition: Definition) -> Suppo
     highest = view.propagated_batch
     states: dict[str, SupportState] = {}
     whole = True
-    for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
+    for name, plan in definition.support_tables.items():
         path = support_path(view.workings, name)
         if not is_delta(path):
             whole = False
@@ -182,7 +180,7 @@ def held_at(view: ViewRecord, definition: Definition, batch: int) -> Mapping[str
     What came after the batch, a propagate that is running or one that died, is in later versions of the tables.
     """
     states: dict[str, SupportState] = {}
-    for name, plan in support_tables(definition.plan).items() if definition.bound is not None else ():
+    for name, plan in definition.support_tables.items():
         path = support_path(view.workings, name)
         if not is_delta(path):
             return None

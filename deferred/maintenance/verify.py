@@ -24,7 +24,6 @@ from deferred.algebra.bags import (
     union_all,
     written_out,
 )
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError, PromiseBrokenError
@@ -200,7 +199,7 @@ def _right(context: Context, past: _Past, condition: str, view: exp.Query, colum
     Sums of floating point are compared with the plan's alone: their order of summation is the view's own. So are
     recursions, of which Spark runs only some: by the plain rounds of the plan, from the base tables alone.
     """
-    bound = past.definition.bound
+    definition = past.definition
     names = [name for name, _ in columns]
 
     def compared(query: exp.Expr, what: str) -> Check:
@@ -208,12 +207,12 @@ def _right(context: Context, past: _Past, condition: str, view: exp.Query, colum
         rows = select([alias(column(c), name) for c, name in zip(planned, names, strict=True)], query)
         return _equal(context, what, signed(rows, names), view, columns)
 
-    chosen = f"{condition}, with the view's own choice where {', '.join(bound.choices if bound else ())} leave one"
-    planned_only = any(equality_is_coarser(type_) for _, type_ in columns) or (bound and has_recursion(bound.plan))
-    if bound is not None and planned_only:
-        return compared(past.of_plan(), chosen if bound.choices else condition)
+    chosen = f"{condition}, with the view's own choice where {', '.join(definition.choices)} leave one"
+    planned_only = any(equality_is_coarser(type_) for _, type_ in columns) or definition.is_recursive
+    if definition.has_plan and planned_only:
+        return compared(past.of_plan(), chosen if definition.choices else condition)
     found = compared(past.of_text(), condition)
-    return found if found.holds or bound is None or not bound.choices else compared(past.of_plan(), chosen)
+    return found if found.holds or not definition.choices else compared(past.of_plan(), chosen)
 
 
 @dataclass(frozen=True)

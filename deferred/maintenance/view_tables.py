@@ -1,8 +1,9 @@
 """The Delta tables of a view: where they are, and what MV and the differential batches hold together.
 
-A view's folder holds MV (`mv`), the differential tables ∇MV and ΔMV as one signed table (`differential`) and a table
-for each support (`supportN`). These names are stored: a warehouse that exists must go on working. A view whose
-definition was changed has all but MV in a folder of its own inside that one (`ViewRecord.workings`).
+A view's folder holds MV (`mv`), the differential tables ∇MV and ΔMV as one signed table (`differential`), a table for
+each support (`supportN`) and the history tables (`history/rows`, `history/changes`). These names are stored: a
+warehouse that exists must go on working. A view whose definition was changed has its differential and support tables in
+a folder of their own inside that one (`ViewRecord.workings`).
 
 A differential batch is a change of the view or, after a recomputation of a large one, a *replacement*: its rows are the
 whole view. It means ∇MV = MV and ΔMV = these rows, but no row of ∇MV is written.
@@ -15,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, union_all
-from deferred.log.delta_log import DeltaLog
+from deferred.errors import not_one_of
+from deferred.log.context import Context
+from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.metadata import ViewRecord
+from deferred.options import HISTORIES
 from deferred.spark.driver import exact_type
 from deferred.spark.temporaries import width
 from deferred.sql.dialect import delta_table
@@ -36,20 +40,56 @@ DIFFERENTIAL_COUNT = "_deferred_count"
 DIFFERENTIAL_BATCH = BATCH
 """The column of the differential table that says which propagate a row comes from."""
 
+MV, DIFFERENTIAL, SUPPORT = "mv", "differential", "support"
+"""The folders of MV, of the differential table and, as the beginnings of their names, of the support tables."""
+
+HISTORY = "history"
+"""The folder of history tables in that of their view; version 0.1 had one in the warehouse for those of all views."""
+
 
 def mv_path(location: str) -> str:
     """Where MV is: exactly the view's columns, for any reader of Delta."""
-    return f"{location}/mv"
+    return f"{location}/{MV}"
 
 
 def differential_path(location: str) -> str:
     """Where ∇MV and ΔMV are, batch by batch."""
-    return f"{location}/differential"
+    return f"{location}/{DIFFERENTIAL}"
 
 
 def support_path(location: str, name: str) -> str:
     """Where a support table is."""
     return f"{location}/{name}"
+
+
+def location_of(mv: str) -> str:
+    """The folder of the view whose MV is at a path."""
+    return mv.removesuffix(f"/{MV}")
+
+
+def belongs(view: ViewRecord, folder: str) -> bool:
+    """Whether a folder in that of a view is of MV, of its history, or of a definition that it has or is being given."""
+    has, coming = view.definition.generation, view.definition.alteration
+    if folder in (MV, HISTORY) or (coming is not None and folder == coming.definition.generation):
+        return True
+    return folder == has if has else folder == DIFFERENTIAL or folder.startswith(SUPPORT)
+
+
+def history_path(context: Context, view: ViewRecord, of: str) -> str:
+    """Where the history table of a view is, with its `rows` or its `changes`.
+
+    One that version 0.1 has made stays where it is: it is removed with the view, or else when another view gets its
+    name, so it is this view's.
+    """
+    if of not in HISTORIES:
+        raise not_one_of("of", of, HISTORIES)
+    earlier = context.folder(HISTORY, earlier_history(view.name, of))
+    return earlier if is_delta(earlier) else f"{view.location}/{HISTORY}/{of}"
+
+
+def earlier_history(name: str, of: str) -> str:
+    """The folder that version 0.1 gave the history table of a view, among those of all views."""
+    return f"{name}_{of}"
 
 
 def view_application(view: ViewRecord) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.strategy import Recomputed
 from deferred.algebra.types import Columns, has_no_order, is_padded
 from deferred.errors import InvalidInputError, InvalidSQLError, UnsupportedSQLError
@@ -23,11 +22,12 @@ from deferred.log.transactions import recover
 from deferred.maintenance import costs, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
-from deferred.maintenance.making import make_differential, make_filled_mv, remove_folder
+from deferred.maintenance.following import catch_up
+from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
 from deferred.maintenance.rounds import at_cut
-from deferred.maintenance.view_tables import mv_path
+from deferred.maintenance.view_tables import location_of, mv_path
 from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
-from deferred.options import SELF, ViewOptions
+from deferred.options import ViewOptions
 from deferred.spark.engine import Mark
 
 
@@ -37,7 +37,10 @@ def create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewR
     with lease(context, f"create:{name.casefold()}", f"The creation of {name}"):
         _clear_remains(context, name)
         tracking.check_free(context, name)
-        return _create(context, name, sql, options)
+        remove_earlier_histories(context, name)
+        record = _create(context, name, sql, options)
+    catch_up(context)
+    return record
 
 
 def _clear_remains(context: Context, name: str) -> None:
@@ -45,7 +48,7 @@ def _clear_remains(context: Context, name: str) -> None:
     table_ = context.metadata.tables.find(name)
     if table_ is not None and not is_tracked(table_) and context.metadata.views.find(name) is None:
         context.metadata.tables.remove(table_.id)
-        remove_folder(os.path.dirname(table_.location))
+        remove_folder(location_of(table_.location))
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def prepared(
 
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
-    strict = options.refresh_policy == "incremental_strict" or options.maintain == SELF
+    strict = options.refuses_recomputation
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -87,9 +90,9 @@ def prepared(
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:
     """A view that means what its text means in the user's session as it is now."""
     if not context.engine.started:
-        definitions.refuse_early(context, sql, options.refresh_policy == "incremental_strict")
+        definitions.refuse_early(context, sql, options.refuses_recomputation, options.maintain)
     settings = context.engine.settings()
-    choosing = shared.choosing(context) if options.maintain == SELF else nullcontext()
+    choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
     with context.engine.meaning(settings), choosing:
         return _compute(context, name, sql, options, settings)
 
@@ -105,7 +108,7 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
         state = DeltaLog(mv_path(location))
         record = context.metadata.tables.add(
             name=name,
-            location=f"{location}/mv",
+            location=mv_path(location),
             kind=ViewTable.kind,
             delta_id=state.id,
             key=(),
@@ -140,14 +143,14 @@ def _filled(context: Context, definition: Definition, seconds: float) -> Filling
 
 def _notes(definition: Definition) -> list[str]:
     """Returns what a user should know about how the view was understood."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return [f"Recomputed as a whole at every propagate: {definition.whole}"]
-    return list(definition.bound.notes)
+    return list(definition.notes)
 
 
 def _key(definition: Definition, columns: Columns) -> list[str]:
     """Returns the columns that identify a row of the view; empty when rows may repeat."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return []
     names = dict(definitions.output(definition, columns))
     key = [names[c] for c in definition.plan.unique_key or ()]
@@ -159,6 +162,7 @@ def drop(context: Context, view: ViewRecord) -> None:
     _refuse_if_read(context, view)
     context.metadata.views.remove(view.id)
     remove_folder(view.location)
+    remove_earlier_histories(context, view.name)
     shared.remove_unused(context, shared.in_use([view]))
 
 
@@ -186,9 +190,8 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
 
     Spark does not know all recursions; there the plan's word counts, of which Spark has told every type.
     """
-    bound = definition.bound
-    if bound is not None and has_recursion(bound.plan):
-        columns = tuple((name, bound.types[c]) for name, c in zip(bound.names, bound.plan.columns, strict=True))
+    if definition.is_recursive:
+        columns = definition.planned_columns
     else:
         columns = tuple(context.engine.columns(definitions.original(definition, cut)))
     seen: dict[str, str] = {}
@@ -208,10 +211,9 @@ def _columns(context: Context, definition: Definition, cut: Cut) -> Columns:
 
 def _agreeing(definition: Definition, columns: Columns, strict: bool) -> Definition:
     """Returns the definition, recomputed as a whole if its plan has other types than Spark gives the user's text."""
-    if definition.bound is None:
+    if not definition.has_plan:
         return definition
-    planned = [definition.bound.types[c] for c in definition.plan.columns]
-    for (name, type_), mine in zip(columns, planned, strict=True):
+    for (name, type_), (_, mine) in zip(columns, definition.planned_columns, strict=True):
         if type_.casefold() != mine.casefold() and not (type_ == "string" and is_padded(mine)):
             reason = (
                 f"Column {name} is {type_} for Spark and {mine} in the view's plan, so the view cannot be "

@@ -10,22 +10,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from deferred import failpoints, maintenance
+from deferred import maintenance
 from deferred.config import Settings, parse_timestamp
 from deferred.errors import DeferredError
 from deferred.log import finding, tracking, transactions, undo
-from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.locating import Given
 from deferred.log.sources import is_tracked, suggested
 from deferred.maintenance import following, notices, operation
-from deferred.maintenance.engines import engine_of
+from deferred.maintenance.opening import opened
 from deferred.maintenance.operation import Operation
-from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
+from deferred.maintenance.scenarios import PROPAGATE_FIRST
 from deferred.maintenance.showing import Listing
-from deferred.metadata import LedgerEntry, Metadata, TableRecord, TransactionRecord, ViewRecord
+from deferred.metadata import LedgerEntry, TableRecord, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
-from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     import deferred.maintenance.metrics
     import deferred.maintenance.reading
     import deferred.maintenance.recovery
-    import deferred.maintenance.refresh
     import deferred.maintenance.status
     import deferred.maintenance.together
     import deferred.maintenance.verify
@@ -72,24 +69,9 @@ class Warehouse:
     True
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        metadata: Metadata,
-        engine: Engine,
-        requested_by: str | None = None,
-        patience: float = 120.0,
-        listeners: Sequence[notices.Listener] = (),
-    ) -> None:
+    def __init__(self, settings: Settings, context: Context) -> None:
         self.settings = settings
-        self._context = Context(
-            metadata,
-            engine,
-            str(settings.path),
-            requested_by or os.environ.get("DEFERRED_REQUESTED_BY"),
-            patience,
-            listeners=(*notices.configured(settings), *listeners),
-        )
+        self._context = context
 
     @classmethod
     def open(
@@ -109,11 +91,7 @@ class Warehouse:
         that works on the same view. `listeners` are told what happens to views, beside those of the configuration.
         """
         settings = Settings.resolve(config, path, metadata_url)
-        if "://" not in settings.path:
-            failpoints.reached("folder of the warehouse")
-            Path(settings.path).mkdir(parents=True, exist_ok=True)
-        metadata = Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path)))
-        return cls(settings, metadata, engine_of(settings, spark), requested_by, patience, listeners)
+        return cls(settings, opened(settings, spark, requested_by, patience, listeners))
 
     def close(self) -> None:
         """Close the metadata database and release Spark, which ends with the process."""
@@ -260,14 +238,12 @@ class Warehouse:
         options = ViewOptions(
             scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
-        record = maintenance.views.create(self._context, name, sql, options)
-        following.catch_up(self._context)
-        return record
+        return maintenance.views.create(self._context, name, sql, options)
 
     def replace_view(self, name: str, sql: str, **options: Any) -> ViewRecord:
         """Give a view another query and the given options, the others by default; see `alter_view`."""
-        self._altered(name, sql, ViewOptions.of(options))
-        return self._context.metadata.views.get(name)
+        maintenance.altering.alter(self._context, name, sql, ViewOptions.of(options).to_dict())
+        return self.view(name)
 
     def alter_view(self, name: str, sql: str, **options: Any) -> Operation:
         """Give a view another query; its name, place, history, options and the views that read it stay.
@@ -275,19 +251,14 @@ class Warehouse:
         Only the difference of the definitions is computed where it can be told. Readers see the old rows or the new
         ones; if anything fails, the view stays as it is.
         """
-        stay = self._context.metadata.views.get(name).options
-        return self._altered(name, sql, stay.replaced(**options))
-
-    def _altered(self, name: str, sql: str, options: ViewOptions) -> Operation:
-        return self._followed(maintenance.altering.alter(self._context, name, sql, options))
+        return maintenance.altering.alter(self._context, name, sql, options)
 
     def plan_alteration(self, name: str, sql: str, **options: Any) -> Foreseen:
         """Returns how `alter_view` would do it: the name of the way, why, what it reads and what it writes.
 
         Nothing is written.
         """
-        stay = self._context.metadata.views.get(name).options
-        return maintenance.foreseeing.foreseen(self._context, name, sql, stay.replaced(**options))
+        return maintenance.foreseeing.foreseen(self._context, name, sql, options)
 
     def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[Assessment]:
         """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.
@@ -299,7 +270,7 @@ class Warehouse:
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its tables."""
-        maintenance.views.drop(self._context, self._context.metadata.views.get(name))
+        maintenance.views.drop(self._context, self.view(name))
 
     def views(self) -> Listing[ViewRecord]:
         """Returns all views, by name."""
@@ -318,21 +289,15 @@ class Warehouse:
 
         With `full`, by recomputing the view and taking the difference: the same change, another way.
         """
-        record = self._context.metadata.views.get(view)
-        done = scenario_of(record).propagate(self._context, record, _moment(until), full)
-        return self._followed(done)
+        return following.propagate(self._context, view, _moment(until), full)
 
     def partial_refresh(self, view: str) -> Operation:
         """Apply the differential tables to the view: one small commit."""
-        record = self._context.metadata.views.get(view)
-        done = scenario_of(record).partial_refresh(self._context, record)
-        return self._followed(done)
+        return following.partial_refresh(self._context, view)
 
     def refresh(self, view: str, until: Any = None, order: str = PROPAGATE_FIRST, full: bool = False) -> Operation:
         """propagate and partial_refresh, in either order: the view then shows the current state."""
-        record = self._context.metadata.views.get(view)
-        done = scenario_of(record).refresh(self._context, record, _moment(until), order, full)
-        return self._followed(done)
+        return following.refresh(self._context, view, _moment(until), order, full)
 
     def side_by_side(
         self, views: Sequence[str], work: Callable[[str], Any]
@@ -343,18 +308,13 @@ class Warehouse:
         """
         return maintenance.together.on_views(self._context, views, work)
 
-    def _followed(self, done: Operation) -> Operation:
-        return following.followed(self._context, done)
-
     def rebuild(self, view: str) -> Operation:
         """Recompute a view from its tables as they are, in one atomic commit."""
-        done = maintenance.refresh.rebuild(self._context, view)
-        return self._followed(done)
+        return following.rebuild(self._context, view)
 
     def backfill(self, view: str, start: Any, end: Any, step: Any) -> Listing[Operation]:
         """Step a view through time: after each step it shows exactly the state at that time; it never goes back."""
-        done = maintenance.backfill.backfill(self._context, view, start, end, step)
-        return Listing([*done[:-1], self._followed(done[-1])])
+        return Listing(maintenance.backfill.backfill(self._context, view, start, end, step))
 
     def replay(self, view: str, start: Any, end: Any, step: Any, of: str = "rows") -> Listing[Operation]:
         """Fill the view's history table: its rows as of each step, or its changes in each. MV stays as it is."""
@@ -383,11 +343,11 @@ class Warehouse:
 
     def explain(self, view: str) -> Explanation:
         """How a view is maintained: plan, equations, SQL, strategy and why."""
-        return maintenance.explain.explain(self._context, self._context.metadata.views.get(view))
+        return maintenance.explain.explain(self._context, self.view(view))
 
     def explain_briefly(self, view: str) -> Summary:
         """The same in words alone: what is maintained how, what it costs, what would be cheaper. Starts no Spark."""
-        return maintenance.explain.summary(self._context, self._context.metadata.views.get(view))
+        return maintenance.explain.summary(self._context, self.view(view))
 
     def status(self) -> Listing[dict[str, Any]]:
         """Returns every view with its cuts, its lag and what is pending. Starts no Spark."""
@@ -399,19 +359,15 @@ class Warehouse:
 
     def is_fresh(self, view: str, moment: Any) -> bool:
         """Whether a view shows at least the state of a time, and so do the views that it reads. Starts no Spark."""
-        return maintenance.status.is_fresh(
-            self._context, self._context.metadata.views.get(view), parse_timestamp(moment)
-        )
+        return maintenance.status.is_fresh(self._context, self.view(view), parse_timestamp(moment))
 
     def operation(self, operation_id: str) -> Operation:
         """Returns one operation by its id."""
-        return operation.from_record(self._context, self._context.metadata.operations.get(operation_id))
+        return operation.by_id(self._context, operation_id)
 
     def history(self, view: str | None = None, limit: int = 50) -> Listing[Operation]:
         """Returns the last operations, newest first."""
-        of = None if view is None else self._context.metadata.views.get(view).name
-        records = self._context.metadata.operations.recent(of, limit)
-        return Listing(operation.from_record(self._context, record) for record in records)
+        return Listing(operation.recent(self._context, view, limit))
 
     def sql(self, statement: str) -> DataFrame | None:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""

@@ -31,12 +31,11 @@ def propagating(context: Context, view: ViewRecord) -> AbstractContextManager[He
     """Hold the lease for the differential table and the support tables of a view."""
 
     def shut_out(number: int) -> None:
-        from deferred.algebra.strategy import support_tables
         from deferred.maintenance import definition as definitions
 
         _bar(context, differential_path(view.workings), differential_application(view), number)
         definition = definitions.load(context, view)
-        for name in support_tables(definition.plan) if definition.bound is not None else ():
+        for name in definition.support_tables:
             _bar(context, support_path(view.workings, name), support_application(view, name), number)
 
     return lease(context, propagation(view), f"The propagation of {view.name}", shut_out)

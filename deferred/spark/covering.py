@@ -26,7 +26,7 @@ RANGES = 16
 """Values are covered by at most this many ranges, split at the largest gaps between them."""
 
 TELLING = 3
-"""Conditions are made of at most this many columns, those with the most values."""
+"""Rows are looked for by at most this many columns, those with the most values."""
 
 LISTED = 2_000
 """Up to this many different values are listed one by one."""

@@ -39,7 +39,7 @@ LOOKED_UP_BYTES = 64 * 2**20
 """Of larger tables Spark looks up the rows with some keys."""
 
 READ_BYTES = 256 * 2**20
-"""Of larger tables Spark looks rows up again and again."""
+"""Where rows may be in more bytes of files, Spark looks for them."""
 
 _EXACT_TYPES = {
     "tinyint": "int8",

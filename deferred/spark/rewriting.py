@@ -23,8 +23,8 @@ from urllib.parse import unquote
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.types import Columns
-from deferred.spark.covering import holding
-from deferred.spark.driver import committed, exact_type, has_feed, is_plain, writable
+from deferred.spark.covering import TELLING, holding
+from deferred.spark.driver import READ_BYTES, committed, exact_type, has_feed, is_plain, writable
 from deferred.spark.local_bags import summed
 
 if TYPE_CHECKING:
@@ -32,17 +32,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-READ_BYTES = 256 * 2**20
-"""Where rows may be in more bytes of files, Spark looks for them."""
-
 REWRITTEN_BYTES = 128 * 2**20
 """More bytes of files are rewritten by Spark, which works on all cores of a cluster."""
 
 INSERTED_ROWS = 2_000_000
 """More rows, each as often as its count says, are written by Spark."""
-
-TELLING = 3
-"""Rows are looked for by at most this many columns, those with the most values, before they are compared whole."""
 
 LONGEST = 32
 """Longer texts are left out of the statistics of a file."""

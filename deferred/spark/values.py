@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 MOST_DIGITS = 38
 """The digits of Spark's largest decimals."""
 
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""A text that is a date in every session."""
 
 _EXACT = Context(prec=120)
 """Enough digits for a product or sum of decimals, before it is known whether its type can hold it."""
@@ -388,7 +389,7 @@ def _cast(e: _Evaluation, node: exp.Cast) -> Values:
     type_ = exact_type(node.to.sql(dialect="spark").lower().replace(" ", ""))
     if type_ is None or node.args.get("format"):
         raise LeftToSpark
-    if pa.types.is_date(type_) and isinstance(node.this, exp.Literal) and _DATE.fullmatch(node.this.this):
+    if pa.types.is_date(type_) and isinstance(node.this, exp.Literal) and DATE.fullmatch(node.this.this):
         return e.constant(type_, date.fromisoformat(node.this.this))
     inner = e.of(node.this)
     if pa.types.is_null(inner.type) or type_ == inner.type:

@@ -14,7 +14,7 @@ import pytest
 from deferred import DeferredError, Warehouse
 from deferred.log.delta_log import DeltaLog
 from tests.engine.conftest import with_copies
-from tests.engine.support import assert_fresh, bag, recomputed, refused
+from tests.engine.support import assert_fresh, bag, make, recomputed, refused
 
 SQL = "SELECT r.a, r.s, t.d FROM r JOIN t ON r.a = t.a"
 
@@ -144,3 +144,20 @@ def test_replay_fills_a_history_table_and_leaves_the_view(history: History) -> N
     assert record(wh, "replayed") == before
     with refused(DeferredError, "replayed", "first commit"):
         wh.replay("replayed", "2020-01-01", "2020-01-02", "1d")
+
+
+def test_a_view_of_the_same_name_begins_a_history_of_its_own(history: History) -> None:
+    wh, moments = history
+    first, second, third = (when for when, _ in moments[:3])
+    left = Path(str(wh.settings.path), "history", "twice_rows")
+    for sql, start, end in ((SQL, first, second), ("SELECT a, b FROM r", second, third)):
+        # What a view of version 0.1 of that name has left, dropped by that version: without an owner.
+        make(wh.spark, left, "a INT, _as_of TIMESTAMP", "(1, TIMESTAMP'2020-01-01 00:00:00')")
+        view = wh.create_view("twice", sql)
+        assert not left.exists()
+        wh.replay("twice", start, end, end - start)
+        wh.gc(retain_hours=0)
+        wanted = bag(recomputed(wh, sql, dict(moments)[end]))
+        assert bag(wh.read_history("twice").drop("_as_of")) == wanted
+        wh.drop_view("twice")
+        assert not Path(view.location).exists()

@@ -306,6 +306,7 @@ def state(wh: Warehouse) -> dict[str, Any]:
                 "fresh": fresh[v.name]["fresh"],
                 "pending": fresh[v.name]["pending_batches"],
                 "batches twice": twice(v.location, v.workings),
+                "histories": sorted(p.name for p in Path(v.location, "history").glob("*")),
             }
             for v in wh.views()
         },

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deferred.config import Settings
-from deferred.maintenance.engines import engine_of
+from deferred.maintenance.opening import engine_of
 from deferred.spark import session
 
 

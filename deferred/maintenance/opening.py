@@ -1,16 +1,45 @@
-"""The engine of a warehouse: which Spark it is, by the configuration, and what it needs to know."""
+"""Opening a warehouse: its folder, its metadata database, and the Spark that the configuration names."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deferred import failpoints
 from deferred.config import Settings
 from deferred.log import object_store
+from deferred.log.catalog import Catalog
+from deferred.log.context import Context
+from deferred.maintenance import notices
+from deferred.metadata import Metadata
 from deferred.spark import functions, server, session
 from deferred.spark.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def opened(
+    settings: Settings,
+    spark: SparkSession | None,
+    requested_by: str | None,
+    patience: float,
+    listeners: Sequence[notices.Listener],
+) -> Context:
+    """The warehouse that a configuration names; a new one is made ready to use."""
+    if "://" not in settings.path:
+        failpoints.reached("folder of the warehouse")
+        Path(settings.path).mkdir(parents=True, exist_ok=True)
+    return Context(
+        Metadata.open(settings.metadata_url, create=True, journal=Catalog(str(settings.path))),
+        engine_of(settings, spark),
+        str(settings.path),
+        requested_by or os.environ.get("DEFERRED_REQUESTED_BY"),
+        patience,
+        listeners=(*notices.configured(settings), *listeners),
+    )
 
 
 def engine_of(settings: Settings, spark: SparkSession | None) -> Engine:
