@@ -7,24 +7,12 @@ from sqlglot.dialects.spark import Spark
 
 from deferred.algebra.aggregates.calls import aggregate_of, is_aggregate, name_of
 from deferred.algebra.aggregates.collecting import HIDE_ORDER
+from deferred.algebra.aggregates.registry import REGISTRY as AGGREGATES
 from deferred.algebra.aggregates.registry import RowOrder
+from deferred.algebra.window_functions import REGISTRY as WINDOW_FUNCTIONS
 
-WINDOW_ONLY = frozenset(
-    {
-        "row_number",
-        "rank",
-        "dense_rank",
-        "percent_rank",
-        "ntile",
-        "cume_dist",
-        "lag",
-        "lead",
-        "nth_value",
-        "window",
-        "session_window",
-        "window_time",
-    }
-)
+WINDOW_ONLY = frozenset(WINDOW_FUNCTIONS) - frozenset(AGGREGATES) | {"window", "session_window", "window_time"}
+"""Functions that need OVER (…), and those of event time, which need a stream."""
 
 GENERATORS = frozenset(
     {
