@@ -101,13 +101,15 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
 
     Rows can be put in one order by their own values, and a frame of rows then has a last and an n-th; to order the
     peers inside a RANGE frame would change the frame. The last value is that of the last peer, the n-th is there
-    once the frame has n rows.
+    once the frame has n rows. Without ORDER BY all rows are peers, in a frame of all of them.
     """
-    if not isinstance(part, exp.Window) or not part.args.get("order"):
+    if not isinstance(part, exp.Window):
         return None
     function, ignoring, frame = function_of(part), ignores_nulls(part), _frame(part)
     if function is None or function.shown is None or frame is None:
         return None
+    if not part.args.get("order"):
+        return _over_rows(part, _ALL)
     if function.shown is Shown.FIRST and not ignoring and frame == _PEERS:
         return None
     if frame == _ALL:

@@ -160,10 +160,12 @@ def _with_ties_broken(window: exp.Window, columns: Sequence[str]) -> exp.Window:
     function = function_of(window)
     ties = Ties.SEEN_IN_ROWS if function is None else function.ties
     seen = ties is Ties.SEEN or (ties is Ties.SEEN_IN_ROWS and _counts_rows(window))
-    if window.args.get("order") is None or not seen:
+    if not seen:
         return window
     result = window.copy()
-    result.args["order"].set("expressions", list(completed(result.args["order"].expressions, columns)))
+    order = result.args.get("order") or exp.Order()
+    order.set("expressions", list(completed(order.expressions, columns)))
+    result.set("order", order)
     return result
 
 

@@ -162,3 +162,11 @@ def test_a_name_is_registered_once() -> None:
 def test_ties_are_broken_by_the_rows_own_values(function: str, partition: str) -> None:
     """An engine may break them otherwise when the author's query runs, so the reference is asked."""
     follows_on_reference(bound(OVER.format(f"{function} OVER ({partition} ORDER BY a)")))
+
+
+@pytest.mark.parametrize(
+    "function", ["FIRST_VALUE(b) OVER ({})", "LAST_VALUE(b) OVER ({})", "SUM(b) OVER ({} ROWS 1 PRECEDING)"]
+)
+@pytest.mark.parametrize("partition", ["", "PARTITION BY a"])
+def test_rows_without_an_order_are_taken_in_that_of_their_values(function: str, partition: str) -> None:
+    follows_on_reference(bound(OVER.format(function.format(partition))))
