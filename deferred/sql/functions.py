@@ -80,6 +80,21 @@ NONDETERMINISTIC = frozenset(
 )
 
 
+_TAKES_PADDED = frozenset({"length", "char_length", "concat", "upper", "lower", "trim", "rtrim"})
+"""Functions of a row that take the value of a CHAR column as it is stored."""
+
+
+def takes_padded(call: exp.Expr) -> bool:
+    """Whether a function takes the value of a CHAR column as it is stored, without its padding.
+
+    >>> from deferred.sql.dialect import parse_scalar
+    >>> [takes_padded(parse_scalar(sql)) for sql in ("count(c)", "length(c)", "substring(c, 1)")]
+    [True, True, False]
+    """
+    function = aggregate_of(call)
+    return name_of(call) in _TAKES_PADDED or (function is not None and function.takes_padded)
+
+
 _KNOWN = frozenset(name.lower() for name in (*Spark.Parser.FUNCTIONS, *Spark.Parser.FUNCTION_PARSERS))
 
 

@@ -19,7 +19,6 @@ from deferred.sql.functions import hides_order
 from deferred.sql.order_free import order_free
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Aliases, alias_of
-from deferred.sql.templates import fill
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -332,7 +331,9 @@ def _grouping_mark(part: Scalar, keys: Sequence[Scalar], marks: Mapping[str, Sca
                 f"{as_written(part)} names {as_written(argument)}, which is not in GROUP BY.", at=part
             )
         shift = len(keys) - 1 - list(keys).index(argument)
-        bits.append(fill(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", x=marks["mask"]))
+        zero, one, place = map(exp.Literal.number, (0, 1, 1 << shift))
+        is_set = exp.NEQ(this=exp.BitwiseAnd(this=marks["mask"].copy(), expression=place), expression=zero)
+        bits.append(exp.Case(ifs=[exp.If(this=is_set, true=one)], default=zero.copy()))
     if name == "grouping":
         return exp.cast(exp.Paren(this=bits[0]), "tinyint", dialect="spark")
     total: Scalar = exp.Paren(this=bits[0])
