@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from deferred.algebra.blocks import Block, block_of
 from deferred.algebra.operators import Filter, Join, OuterJoin, Project, Scan
-from deferred.algebra.operators.outer_join import LEFT
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.operators.temporary import Temporary
@@ -160,7 +159,9 @@ def _without_left_joins(plan: Plan, kept: frozenset[str], promises: Promises) ->
     keyed: list[str] = []
 
     def without(node: Plan) -> Plan:
-        if not isinstance(node, OuterJoin) or node.kind != LEFT or not isinstance(node.right, Scan):
+        if not isinstance(node, OuterJoin) or not isinstance(node.right, Scan):
+            return node
+        if node.kind.selects or node.kind.unmatched_right:
             return node
         table = node.right
         pairs = [equated_columns(part) for part in conjuncts(node.condition)]

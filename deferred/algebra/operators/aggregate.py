@@ -26,7 +26,7 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
-from deferred.algebra.strategy import OverKept, Recomputed, Strategy, SupportTables
+from deferred.algebra.strategy import OverKept, ReadsInputs, Recomputed, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -54,7 +54,7 @@ class GroupStrategy(Strategy, ABC):
         """What a change makes the aggregate read."""
 
 
-class Reading(GroupStrategy):
+class Reading(GroupStrategy, ReadsInputs):
     """Both states of the touched groups are computed from their rows."""
 
     def delta(self, node: Aggregate, d: Differentiator, change: Plan) -> Plan:

@@ -65,6 +65,9 @@ class Auxiliary(KeptValues):
     def order(self, node: Kept) -> Sequence[str]:
         return self.by
 
+    def base_rows_in(self, node: Kept, labels: Labels) -> str:
+        return f"kept in {self.support} as {labels.text(node)}"
+
 
 @dataclass(frozen=True, eq=False)
 class Kept(AtHand):
