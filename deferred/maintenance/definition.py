@@ -15,7 +15,7 @@ from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
-from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
+from deferred.algebra.selfmaintenance.containment import PREFIX, Portion, Shared, over_shared, portions
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking

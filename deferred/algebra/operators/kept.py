@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
 from deferred.algebra.nodes import AtHand
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import signed
@@ -20,6 +19,7 @@ from deferred.algebra.plan import Demands, Keys, Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import column
 from deferred.algebra.strategy import Keeping, Strategy
+from deferred.algebra.support_tables import keys_gone, looked_up, rows_at_new_cut
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import AGAIN, is_kept, looked_up, over_everything, rows_at_new_cut
 from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
@@ -34,6 +33,7 @@ from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writ
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, is_column, same, substitute
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
+from deferred.algebra.support_tables import AGAIN, is_kept, looked_up, over_everything, rows_at_new_cut
 from deferred.algebra.types import INTEGRAL
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.keeping import is_kept, over_everything
 from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
@@ -25,6 +24,7 @@ from deferred.algebra.order import completed, sort_key
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy, SupportTables
+from deferred.algebra.support_tables import is_kept, over_everything
 from deferred.algebra.window_functions import Place, Ties, call_of, filter_of, function_of, ignores_nulls
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.types import Columns
-from deferred.spark.covering import holding
+from deferred.spark.data_skipping import holding
 from deferred.spark.driver import committed, exact_type, has_feed, is_plain, writable
 from deferred.spark.local_bags import summed
 
