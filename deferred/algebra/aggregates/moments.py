@@ -9,15 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from deferred.algebra.aggregates import forms
-from deferred.algebra.aggregates.registry import (
-    NULL,
-    ONE,
-    AggregateFunction,
-    RowOrder,
-    WindowOrder,
-    of_values,
-    register,
-)
+from deferred.algebra.aggregates.registry import ONE, AggregateFunction, folded, of_values, register
 from deferred.algebra.aggregates.sums import average
 
 
@@ -54,20 +46,7 @@ def _kurtosis(values: Counter[Any]) -> float | None:
 def _moment(
     names: tuple[str, ...], final: str, reference: Callable[[Counter[Any]], Any], higher: bool = False
 ) -> AggregateFunction:
-    return AggregateFunction(
-        names=names,
-        arity=ONE,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=lambda call: forms.moments(call.distinct, final, higher),
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
-        window_order=WindowOrder.ONE,
-        takes_padded=False,
-        exact=None,
-        reference=of_values(reference),
-    )
+    return folded(names, ONE, lambda call: forms.moments(call.distinct, final, higher), of_values(reference))
 
 
 register(_moment(("var_pop",), "a.s / a.n", lambda values: _variance(values, 0)))

@@ -11,17 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from deferred.algebra.aggregates import forms
-from deferred.algebra.aggregates.registry import (
-    NULL,
-    TWO,
-    ZERO,
-    AggregateFunction,
-    Call,
-    RowOrder,
-    Rows,
-    WindowOrder,
-    register,
-)
+from deferred.algebra.aggregates.registry import TWO, ZERO, Call, Rows, folded, register
 from deferred.algebra.aggregates.sums import average_form
 
 
@@ -53,26 +43,13 @@ def _correlation(rows: Rows) -> Any:
     return float(both) / math.sqrt(sx * sy) if sx and sy else math.nan
 
 
-def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> AggregateFunction:
-    return AggregateFunction(
-        names=(name,),
-        arity=TWO,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=lambda call: forms.co_moments(final),
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
-        window_order=WindowOrder.ONE,
-        takes_padded=False,
-        exact=None,
-        reference=reference,
-    )
+def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> None:
+    register(folded((name,), TWO, lambda call: forms.co_moments(final), reference))
 
 
-register(_paired("covar_pop", "a.c / a.n", _covariance(0)))
-register(_paired("covar_samp", "IF(a.n > 1, a.c / (a.n - 1), NULL)", _covariance(1)))
-register(_paired("corr", "IF(a.n > 1, a.c / SQRT(a.sx * a.sy), NULL)", _correlation))
+_paired("covar_pop", "a.c / a.n", _covariance(0))
+_paired("covar_samp", "IF(a.n > 1, a.c / (a.n - 1), NULL)", _covariance(1))
+_paired("corr", "IF(a.n > 1, a.c / SQRT(a.sx * a.sy), NULL)", _correlation)
 
 
 def _average(chosen: str) -> Callable[[Call], str]:
@@ -97,48 +74,29 @@ def _mean(position: int) -> Callable[[Rows], Any]:
     return reference
 
 
-def _folded(final: str) -> Callable[[Call], str]:
-    return lambda call: forms.co_moments(final)
-
-
 def _intercept(rows: Rows) -> Any:
     count, both, _, squares = _moments(rows)
     return _mean(0)(rows) - both / squares * _mean(1)(rows) if count and squares else None
 
 
-def _regression(name: str, order_free: Callable[[Call], str | None], reference: Callable[[Rows], Any]) -> None:
-    register(
-        AggregateFunction(
-            names=(name,),
-            arity=TWO,
-            over_nothing=ZERO if name == "regr_count" else NULL,
-            row_order=RowOrder.UNSEEN,
-            order_free=order_free,
-            distinct_first=False,
-            idempotent=False,
-            countable=None,
-            window_order=WindowOrder.ONE,
-            takes_padded=False,
-            exact=None,
-            reference=reference,
-        )
-    )
-
-
-_regression("regr_count", lambda call: forms.how_many(False, forms.of_pairs("1")), lambda rows: _moments(rows)[0])
-_regression("regr_avgx", _average("y"), _mean(1))
-_regression("regr_avgy", _average("x"), _mean(0))
-_regression("regr_sxx", _folded("a.sy"), _of_pairs(lambda n, c, sx, sy: sy))
-_regression("regr_syy", _folded("a.sx"), _of_pairs(lambda n, c, sx, sy: sx))
-_regression("regr_sxy", _folded("a.c"), _of_pairs(lambda n, c, sx, sy: c))
-_regression(
-    "regr_slope",
-    _folded("IF(a.sy = 0, NULL, a.c / a.sy)"),
-    _of_pairs(lambda n, c, sx, sy: c / sy if sy else None),
-)
-_regression("regr_intercept", _folded("IF(a.sy = 0, NULL, a.mx - a.c / a.sy * a.my)"), _intercept)
-_regression(
+_paired("regr_sxx", "a.sy", _of_pairs(lambda n, c, sx, sy: sy))
+_paired("regr_syy", "a.sx", _of_pairs(lambda n, c, sx, sy: sx))
+_paired("regr_sxy", "a.c", _of_pairs(lambda n, c, sx, sy: c))
+_paired("regr_slope", "IF(a.sy = 0, NULL, a.c / a.sy)", _of_pairs(lambda n, c, sx, sy: c / sy if sy else None))
+_paired("regr_intercept", "IF(a.sy = 0, NULL, a.mx - a.c / a.sy * a.my)", _intercept)
+_paired(
     "regr_r2",
-    _folded("IF(a.sy = 0, NULL, IF(a.sx = 0, CAST(1 AS DOUBLE), POW(a.c / SQRT(a.sx * a.sy), 2)))"),
+    "IF(a.sy = 0, NULL, IF(a.sx = 0, CAST(1 AS DOUBLE), POW(a.c / SQRT(a.sx * a.sy), 2)))",
     _of_pairs(lambda n, c, sx, sy: None if not sy else c * c / (sx * sy) if sx else 1),
+)
+register(folded(("regr_avgx",), TWO, _average("y"), _mean(1)))
+register(folded(("regr_avgy",), TWO, _average("x"), _mean(0)))
+register(
+    folded(
+        ("regr_count",),
+        TWO,
+        lambda call: forms.how_many(False, forms.of_pairs("1")),
+        lambda rows: _moments(rows)[0],
+        over_nothing=ZERO,
+    )
 )

@@ -128,6 +128,30 @@ class AggregateFunction:
     reference: Callable[[Rows], Any] | None
 
 
+def folded(
+    names: tuple[str, ...],
+    arity: range,
+    order_free: Callable[[Call], str | None],
+    reference: Callable[[Rows], Any],
+    over_nothing: str = NULL,
+) -> AggregateFunction:
+    """A function in floating point, folded over its values in one order: nothing less than all of them makes it."""
+    return AggregateFunction(
+        names=names,
+        arity=arity,
+        over_nothing=over_nothing,
+        row_order=RowOrder.UNSEEN,
+        order_free=order_free,
+        distinct_first=False,
+        idempotent=False,
+        countable=None,
+        window_order=WindowOrder.ONE,
+        takes_padded=False,
+        exact=None,
+        reference=reference,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class RefusedAggregate:
     """Aggregates that a view may not contain, and the message that says why: {call} is replaced by the call."""
