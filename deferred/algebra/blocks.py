@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join
-from deferred.algebra.operators.outer_join import SEMI, OuterJoin
+from deferred.algebra.operators.outer_join import OuterJoin
 from deferred.algebra.operators.project import Project
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, column, conjuncts, substitute
@@ -69,7 +69,7 @@ class _Sets(_Bags):
     def block(self, plan: Plan) -> Block:
         if isinstance(plan, Distinct):
             return self.block(plan.child)
-        if isinstance(plan, OuterJoin) and plan.kind == SEMI:
+        if isinstance(plan, OuterJoin) and plan.kind.selects and plan.kind.matched:
             both = self.joined(plan.children, plan.condition)
             return replace(both, outputs={c: both.outputs[c] for c in plan.columns})
         return super().block(plan)

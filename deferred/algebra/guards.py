@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint, call
-from deferred.algebra.keeping import looked_up, without_keys_of
 from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.outer_join import ANTI, OuterJoin
@@ -24,6 +23,7 @@ from deferred.algebra.plan import Keys, Plan, used
 from deferred.algebra.program import DANGLING, DUPLICATE, EXPOSED, Guard
 from deferred.algebra.scalar import all_true, column, is_column
 from deferred.algebra.strategy import Stateful
+from deferred.algebra.support_tables import looked_up, without_keys_of
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator

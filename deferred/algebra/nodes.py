@@ -18,9 +18,10 @@ from deferred.algebra.strategy import DERIVED, LINEAR, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.scan import Scan
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -47,6 +48,10 @@ class Leaf(Plan, abstract=True):
     def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
         return ()
 
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class Unary(Plan, abstract=True):
@@ -66,6 +71,10 @@ class Unary(Plan, abstract=True):
         (child,) = children
         return replace(self, child=child)
 
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class Binary(Plan, abstract=True):
@@ -81,6 +90,10 @@ class Binary(Plan, abstract=True):
     def with_children(self, children: Sequence[Plan]) -> Self:
         left, right = children
         return replace(self, left=left, right=right)
+
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +290,10 @@ class Derived(Plan, abstract=True):
         raise self._not_in_queries("rows that matter")
 
     def known(self, c: Conditions) -> Conjunction:
+        raise self._not_in_queries("rows that matter")
+
+    @property
+    def watched(self) -> Sequence[Scan]:
         raise self._not_in_queries("rows that matter")
 
     def figure2(self, f: Figure2) -> Pair:

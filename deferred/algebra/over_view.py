@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from deferred.algebra.blocks import Block, block_of
 from deferred.algebra.operators import Filter, Join, OuterJoin, Project, Scan
-from deferred.algebra.operators.outer_join import LEFT
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.operators.temporary import Temporary
@@ -52,43 +51,64 @@ def over_view(sharing: Sharing, new: Plan, promises: Promises) -> OverView | Non
     """
     old, keyed = _without_left_joins(sharing.old, tables_of(new), promises)
     before, after = block_of(old), block_of(new)
-    left, dropped = list(after.inputs), list[Plan]()
-    pairs: dict[str, str] = {}
-    for mine in before.inputs:
-        found = next((side for side in left if sharing.columns(mine, side) is not None), None)
-        if found is None:
-            dropped.append(mine)
-            continue
-        left.remove(found)
-        pairs |= sharing.columns(mine, found) or {}
-    links = _left_out(before, dropped, promises, sharing.old_types)
-    if links is None:
+    inputs = _Inputs.of(sharing, before, after)
+    links = _left_out(before, inputs.dropped, promises, sharing.old_types)
+    plan = None if links is None else _of_view(sharing.old.columns, new.columns, before, after, inputs, links)
+    if links is None or plan is None:
         return None
+    relied = _relied(links, keyed, promises)
+    if not links:
+        return OverView(plan, relied)
+    unmatched = _referring_to_nothing(new, links, inputs.pairs)
+    return None if unmatched is None else OverView(united([plan, unmatched], new.columns), relied)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The inputs of two blocks: columns of those that both have, what the new one adds, and what it drops."""
+
+    pairs: Pairs
+    added: Sequence[Plan]
+    dropped: Sequence[Plan]
+
+    @staticmethod
+    def of(sharing: Sharing, before: Block, after: Block) -> _Inputs:
+        added, dropped = list(after.inputs), list[Plan]()
+        pairs: dict[str, str] = {}
+        for mine in before.inputs:
+            found = next((side for side in added if sharing.columns(mine, side) is not None), None)
+            if found is None:
+                dropped.append(mine)
+                continue
+            added.remove(found)
+            pairs |= sharing.columns(mine, found) or {}
+        return _Inputs(pairs, added, dropped)
+
+
+def _of_view(
+    old: Sequence[str], new: Sequence[str], before: Block, after: Block, inputs: _Inputs, links: Sequence[_Link]
+) -> Plan | None:
+    """Π(σ(V ⋈ others)), V the view with the columns `old`; None where an old condition is gone, or V lacks a column."""
     known = {written(part) for part in before.conditions if not any(part in link.conditions for link in links)}
-    if not known <= {text_over(part, pairs) for part in after.conditions}:
+    if not known <= {text_over(part, inputs.pairs) for part in after.conditions}:
         return None
-    view = Temporary(VIEW, tuple(map(of_view, sharing.old.columns)))  # both plans may have columns of the same ids
+    view = Temporary(VIEW, tuple(map(of_view, old)))  # both plans may have columns of the same ids
     shown = {written(e): of_view(c) for c, e in before.outputs.items()}
-    allowed = {*view.columns, *(c for side in left for c in side.columns)}
+    allowed = {*view.columns, *(c for side in inputs.added for c in side.columns)}
 
     def over(expression: Scalar) -> Scalar | None:
-        result = rewrite(expression, lambda node: _shown(node, pairs, shown))
+        result = rewrite(expression, lambda node: _shown(node, inputs.pairs, shown))
         return result if columns_of(result) <= allowed else None
 
-    conditions = [over(part) for part in after.conditions if text_over(part, pairs) not in known]
-    outputs = [(c, over(after.outputs[c])) for c in new.columns]
+    conditions = [over(part) for part in after.conditions if text_over(part, inputs.pairs) not in known]
+    outputs = [(c, over(after.outputs[c])) for c in new]
     if any(part is None for part in conditions) or any(value is None for _, value in outputs):
         return None
     condition = conjunction([part for part in conditions if part is not None])
-    body: Plan = Join((view, *left), condition) if left else view
-    if not left and condition is not None:
+    body: Plan = Join((view, *inputs.added), condition) if inputs.added else view
+    if not inputs.added and condition is not None:
         body = Filter(view, condition)
-    plan = Project(body, tuple((c, e) for c, e in outputs if e is not None))
-    unmatched = [_referring_to_nothing(new, links, pairs)] if links else []
-    if None in unmatched:
-        return None
-    parts = [plan, *(part for part in unmatched if part is not None)]
-    return OverView(united(parts, new.columns) if links else plan, _relied(links, keyed, promises))
+    return Project(body, tuple((c, e) for c, e in outputs if e is not None))
 
 
 # ---- joins that are left out
@@ -160,7 +180,9 @@ def _without_left_joins(plan: Plan, kept: frozenset[str], promises: Promises) ->
     keyed: list[str] = []
 
     def without(node: Plan) -> Plan:
-        if not isinstance(node, OuterJoin) or node.kind != LEFT or not isinstance(node.right, Scan):
+        if not isinstance(node, OuterJoin) or not isinstance(node.right, Scan):
+            return node
+        if node.kind.selects or node.kind.unmatched_right:
             return node
         table = node.right
         pairs = [equated_columns(part) for part in conjuncts(node.condition)]

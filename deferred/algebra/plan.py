@@ -18,11 +18,11 @@ from deferred.algebra.scalar import Scalar, column, columns_of, is_column, subst
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
-    from deferred.algebra.operators.scan import Change
+    from deferred.algebra.operators.scan import Change, Scan
     from deferred.algebra.operators.temporary import Stored, Temporary
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.strategy import Strategy, SupportTables
     from deferred.algebra.unnest import Bindings, Unnesting
@@ -280,6 +280,11 @@ class Plan(ABC):
     @abstractmethod
     def known(self, c: Conditions) -> Conjunction:
         """What holds for every row of the node, whatever the tables hold."""
+
+    @property
+    @abstractmethod
+    def watched(self) -> Sequence[Scan]:
+        """Tables of which every changed row matters, whatever the nodes between ask for: promises are made about it."""
 
     @abstractmethod
     def figure2(self, f: Figure2) -> Pair:

@@ -77,11 +77,9 @@ class Sharing:
     # ---- which nodes are alike
 
     def _columns(self, old: Any, new: Any) -> Pairs | None:
-        rule = _RULES.get(type(new))
-        if isinstance(new, Scan):
-            return self._scans(old, new)
-        if isinstance(new, Reference):  # only the branches of two recursions that are compared have one
-            return dict(zip(new.ids, old.ids, strict=True)) if len(new.ids) == len(old.ids) else None
+        leaf = _LEAVES.get(type(new))
+        if leaf is not None:
+            return leaf(self, old, new)
         if len(old.children) != len(new.children):
             return None
         below: dict[str, str] = {}
@@ -94,9 +92,9 @@ class Sharing:
             below |= pairs
         if isinstance(new, UnionAll):
             return _unions(old, new, sides)
-        return _others(old, new, below) if rule is None else rule(old, new, below)
+        return _RULES.get(type(new), _others)(old, new, below)
 
-    def _scans(self, old: Scan, new: Scan) -> Pairs | None:
+    def scans(self, old: Scan, new: Scan) -> Pairs | None:
         if old.table != new.table or new.table not in self.tables:
             return None
         known = dict(zip(old.names, old.ids, strict=True))
@@ -105,6 +103,10 @@ class Sharing:
             for name, mine in zip(new.names, new.ids, strict=True)
             if name in known and self.old_types.get(known[name]) == self.new_types.get(mine)
         }
+
+    def references(self, old: Reference, new: Reference) -> Pairs | None:
+        """Only the branches of two recursions that are compared have one."""
+        return dict(zip(new.ids, old.ids, strict=True)) if len(new.ids) == len(old.ids) else None
 
 
 def text_over(expression: Scalar, pairs: Pairs) -> str | None:
@@ -203,6 +205,12 @@ _RULES: Mapping[type[Plan], Callable[[Any, Any, Pairs], Pairs | None]] = {
     Join: _filters,
     OuterJoin: _outer_joins,
     Aggregate: _aggregates,
+}
+"""How nodes of a class are compared; others share rows only where all their fields agree."""
+
+_LEAVES: Mapping[type[Plan], Callable[[Sharing, Any, Any], Pairs | None]] = {
+    Scan: Sharing.scans,
+    Reference: Sharing.references,
 }
 
 

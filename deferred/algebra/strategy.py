@@ -3,6 +3,7 @@
 | strategy | a change reads | kept beside the view |
 |---|---|---|
 | Linear | the changed rows | – |
+| Telescoped | the changed rows, and what they meet in the other inputs | – |
 | TouchedKeys, TouchedRows, TouchedGroups, TouchedPartitions | New − Old at what the change touches | – |
 | Counted (operators/counted.py) | the kept parts of the touched groups | parts per group |
 | KeptRows (operators/limit.py) | the kept first rows | first rows |
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.notation import Labels
     from deferred.algebra.operators.aggregate import Aggregate
     from deferred.algebra.operators.distinct import Distinct
     from deferred.algebra.operators.limit import Limit
@@ -39,12 +41,16 @@ if TYPE_CHECKING:
     from deferred.algebra.sharing import Sharing
 
 
-class Strategy:
+class Strategy(ABC):
     """How a node is maintained; `explain` shows `name`."""
 
     name: ClassVar[str]
     absorbs: ClassVar[bool] = False
     """Whether most changes of its input leave the node as it is, so that a step for its change is worth skipping."""
+
+    @abstractmethod
+    def reads_inputs(self, node: Any, is_read: bool) -> bool:
+        """Whether rows of the node's inputs are read, beside their changes; `is_read` says so of its own rows."""
 
 
 class Linear(Strategy):
@@ -52,50 +58,67 @@ class Linear(Strategy):
 
     name = "linear"
 
+    def reads_inputs(self, node: Plan, is_read: bool) -> bool:
+        return is_read
 
-class TouchedKeys(Strategy):
+
+class ReadsInputs(Strategy):
+    """A strategy that reads rows of the node's inputs."""
+
+    def reads_inputs(self, node: Plan, is_read: bool) -> bool:
+        return True
+
+
+class Telescoped(ReadsInputs):
+    """Δ(E₁ ⋈ … ⋈ Eₙ) is linear in each input, and reads the others."""
+
+    name = "linear"
+
+
+class TouchedKeys(ReadsInputs):
     """New − Old at the join keys that a change touches."""
 
     name = "touched keys"
 
 
-class TouchedRows(Strategy):
+class TouchedRows(ReadsInputs):
     """New − Old at the rows that a change touches."""
 
     name = "touched rows"
 
 
-class TouchedPartitions(Strategy):
+class TouchedPartitions(ReadsInputs):
     """New − Old in the partitions that a change touches."""
 
     name = "touched partitions"
 
 
-class Recomputed(Strategy):
+class Recomputed(ReadsInputs):
     """New − Old of everything: it is not known which part of the input a change touches."""
 
     name = "recomputed"
 
 
-class OverKept(Strategy):
+class OverKept(ReadsInputs):
     """New − Old of everything, over an input of which both states are kept: no base table is read."""
 
     name = "kept values"
 
 
-class Promised(Strategy):
+class Promised(ReadsInputs):
     """Declared keys and references say which changes can meet which rows, so that fewer are read."""
 
     name = "keys and references"
 
 
-class NotMaintained(Strategy):
+class NotMaintained(ReadsInputs):
     """A node of a derived plan, or of constants: it has no change of its own."""
 
     name = "derived"
 
 
-LINEAR, TOUCHED_KEYS, TOUCHED_ROWS, TOUCHED_PARTITIONS = Linear(), TouchedKeys(), TouchedRows(), TouchedPartitions()
+LINEAR, TELESCOPED = Linear(), Telescoped()
+TOUCHED_KEYS, TOUCHED_ROWS, TOUCHED_PARTITIONS = TouchedKeys(), TouchedRows(), TouchedPartitions()
 RECOMPUTED, OVER_KEPT, PROMISED, DERIVED = Recomputed(), OverKept(), Promised(), NotMaintained()
 
 
@@ -113,6 +136,13 @@ class Stateful(Strategy, ABC):
     @abstractmethod
     def reads_again(self, node: Any) -> bool:
         """Whether a change can make the node read rows of its inputs, beside their changes."""
+
+    def reads_inputs(self, node: Plan, is_read: bool) -> bool:
+        return self.reads_again(node)
+
+    @abstractmethod
+    def base_rows_in(self, node: Any, labels: Labels) -> str | None:
+        """Where the rows of the one base table are that the node is made of; None if its rows are others."""
 
 
 class Keeping(Stateful):
@@ -135,6 +165,9 @@ class Keeping(Stateful):
     @abstractmethod
     def carried_over(self, node: Any, old: Any, kept: Keeping, sharing: Sharing) -> Plan | None:
         """The contents, from the support table of a node of another plan; None where they do not follow from it."""
+
+    def base_rows_in(self, node: Any, labels: Labels) -> str | None:
+        return None
 
 
 class SupportTables(Protocol):

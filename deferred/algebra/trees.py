@@ -32,7 +32,7 @@ from deferred.algebra.hypergraph import JoinTree, join_tree
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join, product_of
-from deferred.algebra.operators.outer_join import ANTI, SEMI, OuterJoin
+from deferred.algebra.operators.outer_join import OuterJoin
 from deferred.algebra.operators.project import Project, pick
 from deferred.algebra.operators.recursion import Recursion
 from deferred.algebra.operators.scan import listed_tables
@@ -96,7 +96,7 @@ class _Trees:
                 found = self._tree(node, block)
                 if found is not None:
                     return found
-        if isinstance(node, OuterJoin) and node.kind in (SEMI, ANTI):
+        if isinstance(node, OuterJoin) and node.kind.selects:
             return self._semi(node)
         return node.rebuilt([self.visit(child) for child in node.children])
 
@@ -147,7 +147,7 @@ class _Trees:
         if not self.columns.can_be_kept(needed):
             return node.with_children((left, self.visit(node.right)))
         values = Distinct(_picked(below, needed, self.columns))
-        if node.kind == SEMI and keys >= set(needed):
+        if node.kind.matched and keys >= set(needed):
             return pick(product_of(left, values, parts), left.columns)
         return replace(node, left=left, right=values, condition=all_true(parts))
 

@@ -72,7 +72,7 @@ from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.comparing import Difference, OfView, compared, normal_form, renamed
+from deferred.sql.altered_query import Difference, OfView, compared, normal_form, renamed
 from deferred.sql.dialect import delta_table
 
 

@@ -27,7 +27,7 @@ from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import Filling, ViewRecord
-from deferred.spark.covering import disjoint, merged, overlaps, ranges
+from deferred.spark.data_skipping import disjoint, merged, overlaps, ranges
 from deferred.spark.temporaries import width
 
 BEGINNING = 0.5

@@ -16,7 +16,7 @@ from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
-from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
+from deferred.algebra.selfmaintenance.containment import PREFIX, Portion, Shared, over_shared, portions
 from deferred.algebra.strategy import support_tables
 from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
@@ -28,6 +28,7 @@ from deferred.metadata import Cut, Declared, RememberedDefinition, SharedTable, 
 from deferred.options import AUTO, SELF
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import cast, delta_table, parse_query, text, verbatim
+from deferred.sql.functions import takes_padded
 from deferred.sql.pin import pinned, tables
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.render import Renderer
@@ -217,10 +218,6 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None,
     return definition
 
 
-TAKES_PADDED = ("count", "min", "max", "length", "char_length", "concat", "upper", "lower", "trim", "rtrim")
-"""Functions that take the value of a CHAR column as it is stored."""
-
-
 def _refuse_uncomparable(bound: Bound) -> None:
     """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
     for node in bound.plan.walk():
@@ -230,7 +227,7 @@ def _refuse_uncomparable(bound: Bound) -> None:
             for read in expression.find_all(exp.Column):
                 above = read.parent
                 alone = above is None or isinstance(above, (exp.Alias, exp.Cast, exp.Ordered))
-                alone = alone or (isinstance(above, exp.Anonymous) and str(above.this).lower() in TAKES_PADDED)
+                alone = alone or (isinstance(above, exp.Anonymous) and takes_padded(above))
                 if not alone and is_padded(bound.types.get(read.name, "")):
                     raise UnsupportedSQLError(
                         f"{text(expression)} compares a CHAR column, which Spark pads with blanks before it compares "

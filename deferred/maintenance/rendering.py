@@ -16,7 +16,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.scalar import Scalar, is_column
 from deferred.maintenance.definition import Pinned
 from deferred.maintenance.view_tables import support_path
-from deferred.spark.covering import near_values, one_of, within_spans
+from deferred.spark.data_skipping import near_values, one_of, within_spans
 from deferred.spark.driver import files_of, looked_up
 from deferred.spark.lookups import Lookup, newest
 from deferred.spark.temporaries import Temporaries, local_rows

@@ -43,7 +43,7 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import Net
 from deferred.algebra.operators.in_view import shared_rows
 from deferred.algebra.operators.project import signed
-from deferred.algebra.selfmaintenance.containing import Portion, Shared, portions
+from deferred.algebra.selfmaintenance.containment import Portion, Shared, portions
 from deferred.algebra.types import Columns
 from deferred.errors import LeaseHeldError, LogLostError, SparkFailure
 from deferred.log.context import Context

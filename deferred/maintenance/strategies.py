@@ -17,10 +17,10 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, alias, bigint, column, difference, select, signed, union_all
 from deferred.algebra.delta import differentiate
+from deferred.algebra.equations.of_view import equations
 from deferred.algebra.operators import Project
 from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.outline import outline
-from deferred.algebra.paper.equations import equations
 from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
 from deferred.algebra.selfmaintenance import Promises, described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous

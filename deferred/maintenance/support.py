@@ -34,10 +34,10 @@ from deferred.algebra.bags import (
     select,
     union_all,
 )
-from deferred.algebra.keeping import over_support_tables
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.strategy import kept_nodes
+from deferred.algebra.support_tables import over_support_tables
 from deferred.algebra.types import Columns
 from deferred.errors import DeferredError
 from deferred.log.context import Context

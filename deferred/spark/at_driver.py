@@ -17,9 +17,6 @@ from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, GONE
 from deferred.algebra.operators import (
-    ANTI,
-    LEFT,
-    SEMI,
     Aggregate,
     Change,
     Distinct,
@@ -187,19 +184,19 @@ class Driver:
 
     def outer_join(self, plan: OuterJoin) -> pa.Table:
         """By values that are the same; of the joins that add columns only the left one."""
-        if plan.kind not in (LEFT, SEMI, ANTI):
+        if plan.kind.unmatched_right:
             raise LeftToSpark
         left = self.rows(plan.left)
         if not left.num_rows:
-            return left if plan.kind != LEFT else self.nothing(plan)
+            return left if plan.kind.selects else self.nothing(plan)
         right = self.rows(plan.right)
-        if plan.kind == LEFT:
+        if not plan.kind.selects:
             return _with_partners(left, right, self._pairs(plan))
         if not right.num_rows:
-            return left if plan.kind == ANTI else left.slice(0, 0)
+            return left if plan.kind.unmatched else left.slice(0, 0)
         if isinstance(plan.condition, exp.Boolean) and plan.condition.this:
-            return left if plan.kind == SEMI else left.slice(0, 0)
-        return _matching(left, right, self._pairs(plan), plan.kind == SEMI)
+            return left if plan.kind.matched else left.slice(0, 0)
+        return _matching(left, right, self._pairs(plan), plan.kind.matched)
 
     def _pairs(self, plan: OuterJoin) -> list[tuple[str, str]]:
         """The columns, (left, right), that a condition says to be the same."""

@@ -27,8 +27,8 @@ from deferred.algebra.bags import (
 )
 from deferred.algebra.types import Columns, is_padded
 from deferred.errors import InvariantError, SparkFailure
-from deferred.spark import local_bags, rewriting
-from deferred.spark.covering import among_values, holding, within_ranges, within_spans
+from deferred.spark import copy_on_write, local_bags
+from deferred.spark.data_skipping import among_values, holding, within_ranges, within_spans
 from deferred.spark.engine import Engine, Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql import ddl
@@ -138,7 +138,7 @@ def apply(
     names = [name for name, _ in columns]
     rows = temporaries.local(changes)
     touched = among_values(rows, key or names) if rows is not None and deleted else None
-    if touched is not None and (key or _are_together(rows, names, files)):
+    if touched is not None and (key or _touch_few_files(rows, names, files)):
         try:
             engine.commit(replace_where(target, names, touched, changed_rows(target, columns, touched, changes)), mark)
         except SparkFailure as error:
@@ -160,7 +160,7 @@ def apply(
     return deleted, inserted
 
 
-def _are_together(rows: pa.Table, names: Sequence[str], files: Sequence[Mapping[str, Any]]) -> bool:
+def _touch_few_files(rows: pa.Table, names: Sequence[str], files: Sequence[Mapping[str, Any]]) -> bool:
     """Whether changed rows can only be in few of the files of a table."""
     size = sum(file["size_bytes"] for file in holding(files, rows, names))
     return size <= max(FEW_BYTES, FEW_OF_THEM * sum(file["size_bytes"] for file in files))
@@ -197,8 +197,8 @@ def apply_at_driver(
         new = local_bags.repeated(rows.select(names), rows.column(COUNT).to_pylist())
         return (0, new.num_rows) if not new.num_rows or engine.append_rows(path, new, mark) else None
     try:
-        files = rewriting.rewritten(path, columns, rows, key, is_netted)
-    except rewriting.NotContained:
+        files = copy_on_write.rewritten(path, columns, rows, key, is_netted)
+    except copy_on_write.NotContained:
         raise _not_contained("Some", path) from None
     if files is None:
         return None
@@ -213,7 +213,7 @@ def replace_at_driver(
 
     `extra` is the column that only the other table has.
     """
-    found = rewriting.replaced(path, source, files, extra)
+    found = copy_on_write.replaced(path, source, files, extra)
     return found is not None and engine.rewrite_rows(path, found, mark)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from deferred.algebra.types import Columns
-    from deferred.spark.rewriting import Rewriting
+    from deferred.spark.copy_on_write import Rewriting
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 TXN_APP = "spark.databricks.delta.write.txnAppId"

@@ -12,12 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred.algebra.aggregates.calls import aggregate_of, name_of
+from deferred.algebra.aggregates.registry import Exact, ExactType
+from deferred.algebra.aggregates.sums import EXACT
 from deferred.algebra.scalar import COMPARISONS, Scalar
 from deferred.spark.driver import exact_type
 
@@ -29,9 +32,6 @@ MOST_DIGITS = 38
 
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 """A text that is a date in every session."""
-
-_EXACT = Context(prec=120)
-"""Enough digits for a product or sum of decimals, before it is known whether its type can hold it."""
 
 
 class LeftToSpark(Exception):
@@ -102,16 +102,17 @@ class _Evaluation:
     def column(self, name: str) -> Values:
         raise LeftToSpark
 
-    def aggregate(self, name: str, argument: Scalar) -> Values:
+    def aggregate(self, function: Exact, argument: Scalar) -> Values:
         raise LeftToSpark
 
     def of(self, node: Scalar) -> Values:
         if isinstance(node, exp.Column):
             return self.column(node.name)
-        name, arguments = _called(node)
-        if name in _AGGREGATES and len(arguments) == 1:
-            return self.aggregate(name, arguments[0])
-        if name in _FUNCTIONS and arguments:
+        name, arguments = name_of(node), _arguments(node)
+        function = aggregate_of(node)
+        if function is not None and function.exact is not None and len(arguments) == 1:
+            return self.aggregate(function.exact, arguments[0])
+        if name is not None and name in _FUNCTIONS and arguments:
             found = [self.of(argument) for argument in arguments]
             type_ = _common([each.type for each in found])
             listed = zip(*(_as(type_, each) for each in found), strict=True)
@@ -157,66 +158,54 @@ class _Groups(_Evaluation):
     def __init__(self, rows: _Rows, groups: Sequence[Sequence[int]]) -> None:
         self._rows, self._groups, self.size = rows, groups, len(groups)
 
-    def aggregate(self, name: str, argument: Scalar) -> Values:
+    def aggregate(self, function: Exact, argument: Scalar) -> Values:
         import pyarrow as pa
 
         if isinstance(argument, exp.Star):
             return Values(pa.int64(), [len(group) for group in self._groups])
         found = self._rows.of(argument)
-        type_ = {"SUM": _sum_type, "COUNT": lambda _: pa.int64()}.get(name, lambda type_: type_)(found.type)
         known = ([v for i in group if (v := found.listed[i]) is not None] for group in self._groups)
-        return _fitting(type_, [_AGGREGATES[name](group) for group in known])
+        return _fitting(_exact_type(function.type, found.type), [function.value(group) for group in known])
 
 
-def _sum_type(type_: pa.DataType) -> pa.DataType:
+def _exact_type(kind: ExactType, argument: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
-    if pa.types.is_integer(type_):
+    if kind is ExactType.ARGUMENT:
+        return argument
+    if kind is ExactType.COUNT or pa.types.is_integer(argument):
         return pa.int64()
-    if pa.types.is_decimal(type_):
-        return pa.decimal128(min(MOST_DIGITS, type_.precision + 10), type_.scale)
+    if pa.types.is_decimal(argument):
+        return pa.decimal128(min(MOST_DIGITS, argument.precision + 10), argument.scale)
     raise LeftToSpark
 
 
-def _sum(known: Sequence[Any]) -> Any:
-    if not known:
-        return None
-    return reduce(_EXACT.add, known) if isinstance(known[0], Decimal) else sum(known)
-
-
-_AGGREGATES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "SUM": _sum,
-    "COUNT": len,
-    "MIN": partial(min, default=None),
-    "MAX": partial(max, default=None),
-}
-"""Aggregates of values that are not NULL."""
-
 _FUNCTIONS: Mapping[str, Callable[[Iterator[Any]], Any]] = {
-    "COALESCE": lambda known: next(known, None),
-    "GREATEST": partial(max, default=None),
-    "LEAST": partial(min, default=None),
+    "coalesce": lambda known: next(known, None),
+    "greatest": partial(max, default=None),
+    "least": partial(min, default=None),
 }
 """Functions that choose one of their arguments which are not NULL."""
 
 
-def _called(node: Scalar) -> tuple[str, Sequence[Scalar]]:
-    """The name of a function and its arguments, whether sqlglot has a class for it or not."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.upper(), node.expressions
-    if isinstance(node, (exp.Coalesce, exp.Greatest, exp.Least, exp.Sum, exp.Count, exp.Min, exp.Max)):
-        return node.sql_name(), [node.this, *node.expressions]
-    return "", ()
+def _arguments(node: Scalar) -> Sequence[Scalar]:
+    """The arguments of a function, whether sqlglot has a class for it or not."""
+    return node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
 
 
 def is_known(expression: Scalar) -> bool:
     """Whether nothing in an expression is certain to be left to Spark."""
     inner = (node for node in expression.walk() if not isinstance(node, (exp.Column, exp.Identifier, exp.DataType)))
     return all(
-        type(node) in _RULES or _called(node)[0] in _AGGREGATES.keys() | _FUNCTIONS.keys() or isinstance(node, exp.Star)
+        type(node) in _RULES or name_of(node) in _FUNCTIONS or _is_exact(node) or isinstance(node, exp.Star)
         for node in inner
         if not isinstance(node, exp.DataTypeParam) and not isinstance(node.parent, exp.DataTypeParam)
     )
+
+
+def _is_exact(node: Scalar) -> bool:
+    function = aggregate_of(node)
+    return function is not None and function.exact is not None
 
 
 # ---- rules
@@ -292,7 +281,7 @@ def _arithmetic(e: _Evaluation, node: exp.Binary) -> Values:
         precision = max(before, before2) + scale + 1
     if precision > MOST_DIGITS and scale > 6:  # Spark keeps 6 digits after the point at least, and may round the others
         raise LeftToSpark
-    exact = {exp.Add: _EXACT.add, exp.Sub: _EXACT.subtract, exp.Mul: _EXACT.multiply}[type(node)]
+    exact = {exp.Add: EXACT.add, exp.Sub: EXACT.subtract, exp.Mul: EXACT.multiply}[type(node)]
     one, other = (_as(pa.decimal128(38, 0), side) for side in (left, right))
     return _fitting(pa.decimal128(min(precision, MOST_DIGITS), scale), _both(exact, one, other))
 

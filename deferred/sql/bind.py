@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
-from deferred.algebra.linking import filtered
+from deferred.algebra.join_conditions import filtered
 from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, UnionAll, Values
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.set_operation import EXCEPT, INTERSECT, SetOperation
@@ -29,7 +29,7 @@ from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SELECTED, NOT_
 from deferred.sql.refusing import refuse_arguments, refuse_in_expression, refuse_what_varies
 from deferred.sql.scope import Aliases, Field, Scope, alias_of
 from deferred.sql.subquery import Member
-from deferred.sql.supporting import with_support_tables
+from deferred.sql.support_tables import with_support_tables
 from deferred.sql.templates import fill, operand
 from deferred.sql.types import Types
 

@@ -13,7 +13,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from deferred.errors import InvalidSQLError, Place
-from deferred.sql.outside import refuse_outside
+from deferred.sql.unsafe import refuse_outside
 
 
 class ViewSQL(Spark):

@@ -7,24 +7,12 @@ from sqlglot.dialects.spark import Spark
 
 from deferred.algebra.aggregates.calls import aggregate_of, is_aggregate, name_of
 from deferred.algebra.aggregates.collecting import HIDE_ORDER
+from deferred.algebra.aggregates.registry import REGISTRY as AGGREGATES
 from deferred.algebra.aggregates.registry import RowOrder
+from deferred.algebra.window_functions import REGISTRY as WINDOW_FUNCTIONS
 
-WINDOW_ONLY = frozenset(
-    {
-        "row_number",
-        "rank",
-        "dense_rank",
-        "percent_rank",
-        "ntile",
-        "cume_dist",
-        "lag",
-        "lead",
-        "nth_value",
-        "window",
-        "session_window",
-        "window_time",
-    }
-)
+WINDOW_ONLY = frozenset(WINDOW_FUNCTIONS) - frozenset(AGGREGATES) | {"window", "session_window", "window_time"}
+"""Functions that need OVER (…), and those of event time, which need a stream."""
 
 GENERATORS = frozenset(
     {
@@ -90,6 +78,21 @@ NONDETERMINISTIC = frozenset(
         "aes_encrypt",
     }
 )
+
+
+_TAKES_PADDED = frozenset({"length", "char_length", "concat", "upper", "lower", "trim", "rtrim"})
+"""Functions of a row that take the value of a CHAR column as it is stored."""
+
+
+def takes_padded(call: exp.Expr) -> bool:
+    """Whether a function takes the value of a CHAR column as it is stored, without its padding.
+
+    >>> from deferred.sql.dialect import parse_scalar
+    >>> [takes_padded(parse_scalar(sql)) for sql in ("count(c)", "length(c)", "substring(c, 1)")]
+    [True, True, False]
+    """
+    function = aggregate_of(call)
+    return name_of(call) in _TAKES_PADDED or (function is not None and function.takes_padded)
 
 
 _KNOWN = frozenset(name.lower() for name in (*Spark.Parser.FUNCTIONS, *Spark.Parser.FUNCTION_PARSERS))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import name_of
+from deferred.algebra.bags import bigint
+from deferred.algebra.bags import call as call_
 from deferred.algebra.operators import Generate, Values
 from deferred.algebra.operators.project import pick
 from deferred.algebra.scalar import column
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
-from deferred.sql.dialect import parse_scalar, text
+from deferred.sql.dialect import text
 from deferred.sql.functions import GENERATORS
 from deferred.sql.scope import Field, Scope
 
@@ -64,8 +66,15 @@ def _sequence(call: exp.Expr) -> exp.Expr:
     if not step:
         raise InvalidSQLError(f"The step of {text(call)[:80]} must not be zero.", at=call)
     numbers = range(start, end, step)
-    array = f"SEQUENCE({start}L, {numbers[-1]}L, {step}L)" if numbers else "SLICE(ARRAY(0L), 1, 0)"
-    return parse_scalar(f"EXPLODE({array})")
+    if numbers:
+        return call_("EXPLODE", call_("SEQUENCE", *map(_bigint, (start, numbers[-1], step))))
+    nothing = call_("SLICE", call_("ARRAY", _bigint(0)), exp.Literal.number(1), exp.Literal.number(0))
+    return call_("EXPLODE", nothing)
+
+
+def _bigint(value: int) -> exp.Expr:
+    """A number as it is written with an L behind it."""
+    return bigint(value) if value >= 0 else exp.Neg(this=bigint(-value))
 
 
 def expanded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -19,7 +20,6 @@ from deferred.sql.functions import hides_order
 from deferred.sql.order_free import order_free
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Aliases, alias_of
-from deferred.sql.templates import fill
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -42,52 +42,41 @@ def grouped(
 
     below, key_ids = _keyed(binder, source.plan, keys)
     marks: dict[str, Scalar] = {}
-    group_ids = key_ids
     if sets is not None:
         below, key_ids, marks = _expanded(binder, below, key_ids, sets)
-        group_ids = [*key_ids, marks["mask"].name, marks["id"].name]
-    calls: list[Scalar] = []
-    for expression in (*resolved, *asked):
-        for call in calls_in(expression):
-            if call not in calls:
-                calls.append(call)
+    calls = dict.fromkeys(call for expression in (*resolved, *asked) for call in calls_in(expression))
     outputs = [(binder.fresh("c_"), call) for call in calls]
-    plan = _aggregated(binder, below, group_ids, outputs)
-    pending = set(binder.pending)
+    plan = _aggregated(binder, below, [*key_ids, *(marks[name].name for name in ("mask", "id") if marks)], outputs)
+    values = {**{call: name for name, call in outputs}, **dict(zip(keys, key_ids, strict=True))}
+    groups = _Groups(binder, source, plan, keys, values, marks, aliases, frozenset(binder.pending))
 
-    def above(part: Scalar) -> Scalar | None:
-        if isinstance(part, exp.Window):
-            return windowing.rewritten_inside(part, lambda inner: rewrite(inner, above))
-        mark = _grouping_mark(part, keys, marks)
-        if mark is not None:
-            return mark
-        for key, name in zip(keys, key_ids, strict=True):
-            if part == key:
-                return column(name)
-        for call, (name, _) in zip(calls, outputs, strict=True):
-            if part == call:
-                return column(name)
-        return None
+    result = [groups.lifted(e) for e in resolved]
+    waiting, binder.pending = binder.pending, {}
+    if having is not None:
+        plan = binder.where(plan, source.scope, having.this, "HAVING", groups.lifted_in_having, aliases)
+    binder.pending = waiting
+    return binder.with_subqueries(plan), result
 
-    def lifted_in_having(expression: Scalar) -> Scalar:
-        """The same for HAVING, where a column that is not grouped gives way to an alias of its name."""
-        named_by = {f.id: f.name for f in source.scope.fields}
 
-        def replace(part: Scalar) -> Scalar | None:
-            found = above(part)
-            if found is not None or not isinstance(part, exp.Column) or part.name not in named_by:
-                return found
-            value = alias_of(exp.column(named_by[part.name]), aliases)
-            return None if value is None else lifted(value)
+@dataclass(frozen=True)
+class _Groups:
+    """γ over a relation: `values` are the columns that hold its keys and calls, `marks` those of grouping sets."""
 
-        return lifted(rewrite(expression, replace))
+    binder: Binder
+    source: Relation
+    plan: Plan
+    keys: Sequence[Scalar]
+    values: Mapping[Scalar, str]
+    marks: Mapping[str, Scalar]
+    aliases: Aliases
+    pending: frozenset[str]
 
-    def lifted(expression: Scalar) -> Scalar:
+    def lifted(self, expression: Scalar) -> Scalar:
         """An expression over the columns of γ, in place of the columns of its input."""
-        result = rewrite(expression, above)
-        stray = sorted(columns_of(result) - set(plan.columns) - pending - set(binder.pending))
+        result = rewrite(expression, self._above)
+        stray = sorted(columns_of(result) - set(self.plan.columns) - self.pending - set(self.binder.pending))
         if stray:
-            names = [f.name for f in source.scope.fields if f.id == stray[0]]
+            names = [f.name for f in self.source.scope.fields if f.id == stray[0]]
             raise InvalidSQLError(
                 f"Column {names[0] if names else stray[0]} is neither in GROUP BY nor inside an "
                 f"aggregate; add it to GROUP BY, or aggregate it.",
@@ -95,13 +84,27 @@ def grouped(
             )
         return result
 
-    result = [lifted(e) for e in resolved]
-    waiting, binder.pending = binder.pending, {}
-    filtered = (
-        plan if having is None else binder.where(plan, source.scope, having.this, "HAVING", lifted_in_having, aliases)
-    )
-    binder.pending = waiting
-    return binder.with_subqueries(filtered), result
+    def lifted_in_having(self, expression: Scalar) -> Scalar:
+        """The same for HAVING, where a column that is not grouped gives way to an alias of its name."""
+        named_by = {f.id: f.name for f in self.source.scope.fields}
+
+        def replace(part: Scalar) -> Scalar | None:
+            found = self._above(part)
+            if found is not None or not isinstance(part, exp.Column) or part.name not in named_by:
+                return found
+            value = alias_of(exp.column(named_by[part.name]), self.aliases)
+            return None if value is None else self.lifted(value)
+
+        return self.lifted(rewrite(expression, replace))
+
+    def _above(self, part: Scalar) -> Scalar | None:
+        """The column that holds a key or a call; of a window only what it reads is one."""
+        if isinstance(part, exp.Window):
+            return windowing.rewritten_inside(part, lambda inner: rewrite(inner, self._above))
+        mark = _grouping_mark(part, self.keys, self.marks)
+        if mark is not None:
+            return mark
+        return column(self.values[part]) if part in self.values else None
 
 
 def named(items: Sequence[tuple[str, exp.Expr]], resolved: Sequence[Scalar]) -> dict[str, list[Scalar]]:
@@ -332,7 +335,9 @@ def _grouping_mark(part: Scalar, keys: Sequence[Scalar], marks: Mapping[str, Sca
                 f"{as_written(part)} names {as_written(argument)}, which is not in GROUP BY.", at=part
             )
         shift = len(keys) - 1 - list(keys).index(argument)
-        bits.append(fill(f"CASE WHEN x & {1 << shift} <> 0 THEN 1 ELSE 0 END", x=marks["mask"]))
+        zero, one, place = map(exp.Literal.number, (0, 1, 1 << shift))
+        is_set = exp.NEQ(this=exp.BitwiseAnd(this=marks["mask"].copy(), expression=place), expression=zero)
+        bits.append(exp.Case(ifs=[exp.If(this=is_set, true=one)], default=zero.copy()))
     if name == "grouping":
         return exp.cast(exp.Paren(this=bits[0]), "tinyint", dialect="spark")
     total: Scalar = exp.Paren(this=bits[0])

@@ -11,8 +11,8 @@ from sqlglot import exp
 from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.errors import InvalidSQLError
 from deferred.sql.dialect import parse_statement, quoted, text, without_comments
-from deferred.sql.outside import refuse_outside
 from deferred.sql.tables import named_tables
+from deferred.sql.unsafe import refuse_outside
 
 Source = Callable[[tuple[str, ...]], str | None]
 """What to read for a dotted table name: a table with its version, or a query in parentheses; None leaves the name."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from deferred.algebra.bags import call
 from deferred.algebra.operators import (
-    ANTI,
-    SEMI,
     Distinct,
     Filter,
     Generate,
@@ -232,12 +230,6 @@ def _refuse_types(label: str, names: Sequence[str], types: Sequence[str], every:
 
 # ---- what a recursion may not go through
 
-WITH_LEVELS = (Filter, Generate, Join, OuterJoin)
-"""Operators whose rows have all columns of the rows that they are made of, and so their levels.
-
-In a recursion by UNION ALL these, Π and ⊎ are all that may stand between X and itself: `_levelled` knows no other.
-"""
-
 
 def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
     """Refuse a branch that is not monotone in X: a larger X could give less, and no least fixpoint need exist.
@@ -264,12 +256,12 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
             return False
         if not node.in_recursion:
             refuse(node.called)
-        if every and not isinstance(node, (Project, UnionAll, *WITH_LEVELS)):
+        if every and type(node) not in _LEVELS:
             refuse(f"{node.called}, in a recursion by UNION ALL")
         if isinstance(node, OuterJoin):
-            if node.kind not in (SEMI, ANTI):
+            if not node.kind.selects:
                 refuse("an outer join")
-            if node.kind == ANTI and recursive[1]:
+            if node.kind.unmatched and recursive[1]:
                 refuse("a negation (NOT EXISTS, NOT IN, ANTI JOIN)")
             if every and recursive[1]:
                 refuse("a subquery, in a recursion by UNION ALL")
@@ -330,33 +322,53 @@ def _terms(binder: Binder, plan: Plan) -> list[_Term]:
     """The plan as a union of projections of bodies without Π and ⊎ over recursive rows."""
     if isinstance(plan, Reference) or not _is_recursive(plan):
         return [_Term(plan, {c: column(c) for c in plan.columns})]
-    if isinstance(plan, Project):
-        return [
-            replace(t, outputs={c: substitute(e, t.outputs) for c, e in plan.outputs})
-            for t in _terms(binder, plan.child)
-        ]
-    if isinstance(plan, UnionAll):
-        return [
-            replace(t, outputs={mine: t.outputs[c] for mine, c in zip(plan.ids, side.columns, strict=True)})
-            for side in plan.inputs
-            for t in _terms(binder, side)
-        ]
-    if isinstance(plan, Filter):
-        return [
-            replace(t, body=Filter(t.body, substitute(plan.condition, t.outputs))) for t in _terms(binder, plan.child)
-        ]
-    if isinstance(plan, OuterJoin):
-        return [
-            replace(t, body=replace(plan, left=t.body, condition=substitute(plan.condition, t.outputs)))
-            for t in _terms(binder, plan.left)
-        ]
-    if isinstance(plan, Join):
-        sides = [_terms(binder, side) for side in plan.inputs]
-        return [_joined(binder, plan, terms) for terms in product(*sides)]
-    raise UnsupportedSQLError(
-        f"A recursive branch has {plan.called} below a semi or anti join, which is not supported; put the condition "
-        f"with the subquery further inside."
-    )
+    rule = _TERMS.get(type(plan))
+    if rule is None:
+        raise UnsupportedSQLError(
+            f"A recursive branch has {plan.called} below a semi or anti join, which is not supported; put the "
+            f"condition with the subquery further inside."
+        )
+    return rule(binder, plan)
+
+
+def _terms_of_projection(binder: Binder, plan: Project) -> list[_Term]:
+    return [
+        replace(t, outputs={c: substitute(e, t.outputs) for c, e in plan.outputs}) for t in _terms(binder, plan.child)
+    ]
+
+
+def _terms_of_union(binder: Binder, plan: UnionAll) -> list[_Term]:
+    return [
+        replace(t, outputs={mine: t.outputs[c] for mine, c in zip(plan.ids, side.columns, strict=True)})
+        for side in plan.inputs
+        for t in _terms(binder, side)
+    ]
+
+
+def _terms_of_filter(binder: Binder, plan: Filter) -> list[_Term]:
+    return [replace(t, body=Filter(t.body, substitute(plan.condition, t.outputs))) for t in _terms(binder, plan.child)]
+
+
+def _terms_of_selection(binder: Binder, plan: OuterJoin) -> list[_Term]:
+    """Those of E, for E ⋉ F and E ▷ F."""
+    return [
+        replace(t, body=replace(plan, left=t.body, condition=substitute(plan.condition, t.outputs)))
+        for t in _terms(binder, plan.left)
+    ]
+
+
+def _terms_of_join(binder: Binder, plan: Join) -> list[_Term]:
+    return [_joined(binder, plan, terms) for terms in product(*(_terms(binder, side) for side in plan.inputs))]
+
+
+_TERMS: Mapping[type[Plan], Callable[[Binder, Any], list[_Term]]] = {
+    Project: _terms_of_projection,
+    UnionAll: _terms_of_union,
+    Filter: _terms_of_filter,
+    OuterJoin: _terms_of_selection,
+    Join: _terms_of_join,
+}
+"""What Π and ⊎ are pulled up through; a branch with anything else is refused."""
 
 
 def _joined(binder: Binder, join: Join, terms: Sequence[_Term]) -> _Term:
@@ -390,33 +402,54 @@ def _levelled(binder: Binder, plan: Plan, reference: Reference) -> Plan:
     That is the height of a row's derivation. Each of those rows has a column for its level on the way.
     """
 
-    def carried(node: Plan) -> tuple[Plan, tuple[str, ...]]:
-        """A plan with the levels of the rows that its rows are derived from, and their columns."""
+    def carried(node: Plan) -> _WithLevels:
         if node is reference:
             return node, reference.ids[-1:]
         if not _is_recursive(node):
             return node, ()
-        below = [carried(child) for child in node.children]
-        levels = tuple(level for _, mine in below for level in mine)
-        if isinstance(node, Project):
-            fresh = tuple(binder.new_column("int") for _ in levels)
-            outputs = zip(fresh, map(column, levels), strict=True)
-            return Project(below[0][0], (*node.outputs, *outputs)), fresh
-        if isinstance(node, UnionAll):
-            sides = [
-                Project(
-                    with_level, (*((c, column(c)) for c in side.columns), (binder.new_column("int"), _highest(mine)))
-                )
-                for side, (with_level, mine) in zip(node.inputs, below, strict=True)
-            ]
-            level = binder.new_column("int")
-            return UnionAll(tuple(sides), (*node.ids, level)), (level,)
-        assert isinstance(node, WITH_LEVELS), "other operators were refused"
-        return node.with_children([child for child, _ in below]), levels
+        return _LEVELS[type(node)](binder, node, [carried(child) for child in node.children])
 
     whole, levels = carried(plan)
     above = exp.Add(this=_highest(levels), expression=_level(1))
     return Project(whole, (*((c, column(c)) for c in plan.columns), (binder.new_column("int"), above)))
+
+
+_WithLevels = tuple[Plan, tuple[str, ...]]
+"""A plan with the levels of the rows that its rows are derived from, and their columns."""
+
+
+def _levels_of_projection(binder: Binder, node: Project, below: Sequence[_WithLevels]) -> _WithLevels:
+    """Π shows the levels, too."""
+    ((child, levels),) = below
+    fresh = tuple(binder.new_column("int") for _ in levels)
+    return Project(child, (*node.outputs, *zip(fresh, map(column, levels), strict=True))), fresh
+
+
+def _levels_of_union(binder: Binder, node: UnionAll, below: Sequence[_WithLevels]) -> _WithLevels:
+    """Of each side the highest level, in one column."""
+    sides = [
+        Project(child, (*((c, column(c)) for c in side.columns), (binder.new_column("int"), _highest(levels))))
+        for side, (child, levels) in zip(node.inputs, below, strict=True)
+    ]
+    level = binder.new_column("int")
+    return UnionAll(tuple(sides), (*node.ids, level)), (level,)
+
+
+def _levels_of_inputs(binder: Binder, node: Plan, below: Sequence[_WithLevels]) -> _WithLevels:
+    """The rows have all columns of the rows that they are made of."""
+    levels = tuple(level for _, mine in below for level in mine)
+    return node.with_children([child for child, _ in below]), levels
+
+
+_LEVELS: Mapping[type[Plan], Callable[[Binder, Any, Sequence[_WithLevels]], _WithLevels]] = {
+    Project: _levels_of_projection,
+    UnionAll: _levels_of_union,
+    Filter: _levels_of_inputs,
+    Generate: _levels_of_inputs,
+    Join: _levels_of_inputs,
+    OuterJoin: _levels_of_inputs,
+}
+"""All that may stand between X and itself in a recursion by UNION ALL; anything else is refused."""
 
 
 def _highest(levels: Sequence[str]) -> Scalar:

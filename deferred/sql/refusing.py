@@ -20,7 +20,7 @@ from deferred.sql.functions import (
     collects_in_any_order,
     hides_order,
 )
-from deferred.sql.outside import refuse_outside
+from deferred.sql.unsafe import refuse_outside
 
 
 def refuse_what_varies(expression: exp.Expr) -> None:

@@ -13,6 +13,7 @@ from deferred.algebra.operators import Filter, Project, Window
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, column, rewrite
 from deferred.algebra.types import FLOATING
+from deferred.algebra.window_functions import Shown, call_of, filter_of, function_of, ignores_nulls
 from deferred.errors import NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError
 from deferred.sql.dialect import as_written, text
 from deferred.sql.functions import collects_in_any_order
@@ -22,35 +23,12 @@ if TYPE_CHECKING:
     from deferred.sql.bind import Binder
     from deferred.sql.scope import Scope
 
-FUNCTIONS = frozenset(
-    {
-        "row_number",
-        "rank",
-        "dense_rank",
-        "percent_rank",
-        "cume_dist",
-        "ntile",
-        "lag",
-        "lead",
-        "first_value",
-        "last_value",
-        "nth_value",
-        "first",
-        "last",
-    }
-)
-"""Window functions beside the aggregates."""
-
 
 def inside(window: exp.Window) -> Iterator[exp.Expr]:
     """What a window reads: the arguments of its function, its partition and order, not the function itself."""
-    function = window.this
-    while isinstance(function, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-        if isinstance(function, exp.Filter):
-            yield function.expression
-        function = function.this
-    yield from function.iter_expressions()
-    for part in (*(window.args.get("partition_by") or []), window.args.get("order"), window.args.get("spec")):
+    yield from call_of(window).iter_expressions()
+    clauses = (window.args.get("order"), window.args.get("spec"))
+    for part in (filter_of(window), *(window.args.get("partition_by") or []), *clauses):
         if isinstance(part, exp.Expr):
             yield part
 
@@ -114,9 +92,6 @@ def _innermost(expressions: Sequence[Scalar]) -> list[exp.Window]:
     return found
 
 
-VALUES = frozenset({"first_value", "last_value", "nth_value", "first", "last"})
-"""Functions that show one row of their frame, and so depend on the order of rows that ORDER BY leaves equal."""
-
 _PEERS = (("UNBOUNDED", "PRECEDING"), ("CURRENT ROW", None))
 _ALL = (("UNBOUNDED", "PRECEDING"), ("UNBOUNDED", "FOLLOWING"))
 
@@ -126,17 +101,16 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
 
     Rows can be put in one order by their own values, and a frame of rows then has a last and an n-th; to order the
     peers inside a RANGE frame would change the frame. The last value is that of the last peer, the n-th is there
-    once the frame has n rows.
+    once the frame has n rows. Without ORDER BY all rows are peers, in a frame of all of them.
     """
-    if not isinstance(part, exp.Window) or not part.args.get("order"):
+    if not isinstance(part, exp.Window):
         return None
-    function, ignoring = part.this, isinstance(part.this, exp.IgnoreNulls)
-    while isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
-        function = function.this
-    name = name_of(function)
-    ignoring = ignoring or (name != "nth_value" and function.expressions[1:] == [exp.true()])
-    frame = _frame(part)
-    if name not in VALUES or frame is None or (name in ("first_value", "first") and not ignoring and frame == _PEERS):
+    function, ignoring, frame = function_of(part), ignores_nulls(part), _frame(part)
+    if function is None or function.shown is None or frame is None:
+        return None
+    if not part.args.get("order"):
+        return _over_rows(part, _ALL)
+    if function.shown is Shown.FIRST and not ignoring and frame == _PEERS:
         return None
     if frame == _ALL:
         return _over_rows(part, _ALL)
@@ -146,13 +120,13 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
             f"Write the frame with ROWS.",
             at=part,
         )
-    if name in ("last_value", "last"):
+    if function.shown is Shown.LAST:
         peers = _over_rows(part, _ALL)
         keys = [key.this.copy() for key in part.args["order"].expressions]
         peers.set("partition_by", [*(peers.args.get("partition_by") or []), *keys])
         before = [_over_rows(part, _PEERS)] if ignoring else []
         return exp.Anonymous(this="COALESCE", expressions=[peers, *before]) if ignoring else peers
-    argument, *place = function.expressions
+    argument, *place = call_of(part).expressions
     counted = exp.Anonymous(this="COUNT", expressions=[argument.copy() if ignoring else exp.Star()])
     so_far = exp.Window(
         this=counted,
@@ -160,7 +134,7 @@ def _range_frame_as_rows(part: Scalar) -> Scalar | None:
         order=part.args["order"].copy(),
         over="OVER",
     )
-    number = place[0].copy() if place and name == "nth_value" else exp.Literal.number(1)
+    number = place[0].copy() if place and function.shown is Shown.NTH else exp.Literal.number(1)
     enough = exp.GTE(this=so_far, expression=number)
     return exp.Case(ifs=[exp.If(this=enough, true=_over_rows(part, _ALL))])
 
@@ -319,9 +293,7 @@ def inline_named_windows(node: exp.Select) -> exp.Select:
 
 
 def _check(window: exp.Window) -> None:
-    function = window.this
-    while isinstance(function, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-        function = function.this
-    is_known_aggregate = aggregate_of(function) is not None and not collects_in_any_order(function)
-    if name_of(function) not in FUNCTIONS and not is_known_aggregate:
+    call = call_of(window)
+    is_known_aggregate = aggregate_of(call) is not None and not collects_in_any_order(call)
+    if function_of(window) is None and not is_known_aggregate:
         raise UnsupportedSQLError(f"The window function {text(window)[:80]} is not supported in a view.", at=window)

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
+from deferred.algebra.equations.figure2 import differential, log
 from deferred.algebra.operators import Change, Join, Net, Restrict, Scan, UnionAll
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.paper.evaluate import Table, evaluate, outcome, run_program
-from deferred.algebra.paper.figure2 import differential, log
 from deferred.algebra.plan import Keys
 from deferred.algebra.scalar import column, conjunction
 from tests.fuzz.on_evaluator import kept_at

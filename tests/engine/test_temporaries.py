@@ -13,7 +13,7 @@ from deferred.log.delta_log import DeltaLog
 from deferred.log.small_changes import small_changes
 from deferred.maintenance.rounds import SparkMachine
 from deferred.spark import temporaries as temporaries_module
-from deferred.spark.covering import within_spans
+from deferred.spark.data_skipping import within_spans
 from deferred.spark.engine import Engine
 from deferred.sql.dialect import text
 from deferred.sql.render import ReadableLeaves, Renderer

@@ -21,7 +21,7 @@ from deferred.algebra.program import DUPLICATE, EXPOSED, NEW, Guard
 from deferred.algebra.relevance import Dialect, relevance_of
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
-from deferred.algebra.selfmaintenance.containing import PREFIX, Portion, Shared, over_shared, portions
+from deferred.algebra.selfmaintenance.containment import PREFIX, Portion, Shared, over_shared, portions
 from deferred.errors import DeferredError
 from tests.fuzz.case import Row
 from tests.fuzz.check import Failure, Refused, Skipped

@@ -19,8 +19,8 @@ from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.sharing import Sharing, kept_before, over_shared
 from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.errors import DeferredError
+from deferred.sql.altered_query import Difference, OfView, compared, normal_form, renamed
 from deferred.sql.bind import Bound
-from deferred.sql.comparing import Difference, OfView, compared, normal_form, renamed
 from deferred.sql.dialect import ViewSQL, parse_query, text
 from tests.engine.support import bag, recomputed
 from tests.fuzz.case import random_schemas

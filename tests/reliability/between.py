@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deferred.spark import driver, engine, rewriting
+from deferred.spark import copy_on_write, driver, engine
 from deferred.spark.engine import Engine
 
 
@@ -33,7 +33,7 @@ def before_statement(word: str, act: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_analyzed", analyzed)
-        for module in (driver, rewriting):
+        for module in (driver, copy_on_write):
             patch.setattr(module, "committed", written)
         yield
     assert not todo, f"nothing was about to be written to {word}"

@@ -11,7 +11,7 @@ import pytest
 
 from deferred.errors import InvariantError
 from deferred.log.delta_log import DeltaLog
-from deferred.spark import bags, covering, temporaries
+from deferred.spark import bags, data_skipping, temporaries
 from deferred.spark.engine import Engine, Mark
 
 COLUMNS = [("k", "int"), ("d", "decimal(20,2)"), ("s", "string")]
@@ -28,7 +28,7 @@ def test_a_merge_changes_exactly_the_rows(
     """With the ranges of the changed rows, which stay in Spark or not."""
     monkeypatch.setattr(bags, "FEW_BYTES", -1)
     monkeypatch.setattr(bags, "FEW_OF_THEM", 0)
-    monkeypatch.setattr(covering, "LISTED", 2_000 if not key else 0)
+    monkeypatch.setattr(data_skipping, "LISTED", 2_000 if not key else 0)
     monkeypatch.setattr(temporaries, "LOCAL_ROWS", 100 if at_driver else 0)
     engine, path = Engine(spark), str(tmp_path / "t")
     before = ROWS if key else [*ROWS, ROWS[0], ROWS[0]]

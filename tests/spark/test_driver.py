@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from deferred.errors import InvariantError
 from deferred.spark import bags, driver
+from deferred.spark.copy_on_write import rewritten
 from deferred.spark.engine import Engine, Mark
-from deferred.spark.rewriting import rewritten
 
 SCHEMA = pa.schema([("a", pa.int32()), ("s", pa.string()), ("d", pa.date32())])
 COLUMNS = [("a", "int"), ("s", "string"), ("d", "date")]

@@ -35,6 +35,8 @@ def _collected(names: tuple[str, ...], idempotent: bool, reference: Callable[[Co
         idempotent=idempotent,
         countable=None,
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=of_values(reference),
     )
 
@@ -52,6 +54,8 @@ register(
         idempotent=False,
         countable=None,
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=None,
     )
 )

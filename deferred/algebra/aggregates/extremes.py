@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections import Counter
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
+from deferred.algebra.aggregates import forms
 from deferred.algebra.aggregates.registry import (
     NULL,
     ONE,
@@ -15,6 +16,8 @@ from deferred.algebra.aggregates.registry import (
     AggregateFunction,
     Call,
     Countable,
+    Exact,
+    ExactType,
     Parts,
     RowOrder,
     Rows,
@@ -30,16 +33,8 @@ _ORDERED = frozenset({"date", "timestamp", "timestamp_ntz", "string", "boolean"}
 
 
 def _order_free(best: str) -> Callable[[Call], str | None]:
-    """0.0 and −0.0 are equal, and Spark shows whichever comes first: here −0.0 is the lesser."""
-
-    def form(call: Call) -> str | None:
-        type_ = call.type_of(0)
-        if type_ not in FLOATING:
-            return None
-        zero = f"CAST({best}(CASE WHEN x = 0 THEN CAST(x AS STRING) END) AS {type_})"
-        return f"CASE WHEN {best}(x) = 0 THEN {zero} ELSE {best}(x) END"
-
-    return form
+    """Equal floating-point numbers may be shown in two ways."""
+    return lambda call: forms.extreme(best, call.type_of(0)) if call.type_of(0) in FLOATING else None
 
 
 def _kept(kind: str) -> Countable:
@@ -60,6 +55,8 @@ def _extreme(name: str, best: Callable[..., Any]) -> AggregateFunction:
         idempotent=True,
         countable=_kept(name),
         window_order=WindowOrder.ONE_IF_FLOATING,
+        takes_padded=True,
+        exact=Exact(ExactType.ARGUMENT, partial(best, default=None)),
         reference=of_values(lambda values: best(values, default=None)),
     )
 
@@ -76,13 +73,15 @@ def _logical(names: tuple[str, ...], kind: str, best: Callable[..., Any]) -> Agg
         idempotent=True,
         countable=_kept(kind),
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=of_values(lambda values: best(values, default=None)),
     )
 
 
 def _bitwise(name: str, combine: Callable[[int, int], int], idempotent: bool) -> AggregateFunction:
     def reference(values: Counter[Any]) -> Any:
-        return functools.reduce(combine, values.elements()) if values else None
+        return reduce(combine, values.elements()) if values else None
 
     return AggregateFunction(
         names=(name,),
@@ -94,6 +93,8 @@ def _bitwise(name: str, combine: Callable[[int, int], int], idempotent: bool) ->
         idempotent=idempotent,
         countable=None,
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=of_values(reference),
     )
 
@@ -110,11 +111,13 @@ def _beside(name: str, extreme: str, best: Callable[..., Any]) -> AggregateFunct
         arity=TWO,
         over_nothing=NULL,
         row_order=RowOrder.UNSEEN,
-        order_free=lambda call: f"{extreme}(IF(y IS NULL, NULL, NAMED_STRUCT('k', y, 'v', x))).v",
+        order_free=lambda call: forms.beside(extreme),
         distinct_first=False,
         idempotent=True,
         countable=None,
         window_order=WindowOrder.ONE,
+        takes_padded=False,
+        exact=None,
         reference=reference,
     )
 

@@ -8,48 +8,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from deferred.algebra.aggregates.registry import (
-    NULL,
-    ONE,
-    AggregateFunction,
-    Call,
-    RowOrder,
-    WindowOrder,
-    of_values,
-    register,
-)
-from deferred.algebra.aggregates.sums import average, sorted_values
-
-
-def _step(higher: bool) -> str:
-    """One more value v: n counts, m is the mean, s the sum of squared deviations from it, as Spark computes them.
-
-    For the `higher` moments, c is the sum of cubed deviations, q of their fourth powers.
-    """
-    delta = "(v - a.m)"
-    part = f"({delta} / (a.n + 1))"
-    squares = f"(a.s + {delta} * ({delta} - {part}))"
-    step = f"'n', a.n + 1, 'm', a.m + {part}, 's', {squares}"
-    if higher:
-        cubes = f"(a.c - 3 * {part} * {squares} + {delta} * ({delta} * {delta} - {part} * {part}))"
-        fourth = (
-            f"a.q - 4 * {part} * {cubes} - 6 * {part} * {part} * {squares} "
-            f"+ {delta} * ({delta} * {delta} * {delta} - {part} * {part} * {part})"
-        )
-        step += f", 'c', {cubes}, 'q', {fourth}"
-    return f"(a, v) -> NAMED_STRUCT({step})"
-
-
-def _order_free(final: str, higher: bool = False) -> Callable[[Call], str]:
-    """The moments, one sorted value after the other, as Spark does it in one task."""
-    zeros = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("nmscq" if higher else "nms"))
-    start, step = f"NAMED_STRUCT({zeros})", _step(higher)
-
-    def form(call: Call) -> str:
-        values = sorted_values(call.distinct)
-        return f"CASE WHEN COUNT(x) > 0 THEN AGGREGATE({values}, {start}, {step}, a -> {final}) END"
-
-    return form
+from deferred.algebra.aggregates import forms
+from deferred.algebra.aggregates.registry import ONE, AggregateFunction, folded, of_values, register
+from deferred.algebra.aggregates.sums import average
 
 
 def _variance(values: Counter[Any], fewer: int) -> Fraction | None:
@@ -85,18 +46,7 @@ def _kurtosis(values: Counter[Any]) -> float | None:
 def _moment(
     names: tuple[str, ...], final: str, reference: Callable[[Counter[Any]], Any], higher: bool = False
 ) -> AggregateFunction:
-    return AggregateFunction(
-        names=names,
-        arity=ONE,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=_order_free(final, higher),
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
-        window_order=WindowOrder.ONE,
-        reference=of_values(reference),
-    )
+    return folded(names, ONE, lambda call: forms.moments(call.distinct, final, higher), of_values(reference))
 
 
 register(_moment(("var_pop",), "a.s / a.n", lambda values: _variance(values, 0)))

@@ -6,42 +6,13 @@ A pair with a NULL does not count. REGR_*(y, x) has the dependent value first: i
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from deferred.algebra.aggregates.registry import (
-    NULL,
-    TWO,
-    ZERO,
-    AggregateFunction,
-    Call,
-    RowOrder,
-    Rows,
-    WindowOrder,
-    register,
-)
+from deferred.algebra.aggregates import forms
+from deferred.algebra.aggregates.registry import TWO, ZERO, Call, Rows, folded, register
 from deferred.algebra.aggregates.sums import average_form
-
-BOTH = "x IS NOT NULL AND y IS NOT NULL"
-
-
-def _order_free(final: str) -> Callable[[Call], str | None]:
-    """Counts, means and co-moments of pairs in sorted order."""
-    start = ", ".join(f"'{name}', CAST(0 AS DOUBLE)" for name in ("n", "mx", "my", "c", "sx", "sy"))
-    dx, dy = "(v.x - a.mx)", "(v.y - a.my)"
-    step = (
-        f"(a, v) -> NAMED_STRUCT('n', a.n + 1, 'mx', a.mx + {dx} / (a.n + 1), 'my', a.my + {dy} / (a.n + 1), "
-        f"'c', a.c + {dx} * ({dy} - {dy} / (a.n + 1)), 'sx', a.sx + {dx} * ({dx} - {dx} / (a.n + 1)), "
-        f"'sy', a.sy + {dy} * ({dy} - {dy} / (a.n + 1)))"
-    )
-    pairs = (
-        "ARRAY_SORT(COLLECT_LIST(IF(x IS NULL OR y IS NULL, NULL, "
-        "NAMED_STRUCT('x', CAST(x AS DOUBLE), 'y', CAST(y AS DOUBLE)))))"
-    )
-    whole = f"CASE WHEN COUNT_IF({BOTH}) > 0 THEN AGGREGATE({pairs}, NAMED_STRUCT({start}), {step}, a -> {final}) END"
-    return lambda call: whole
 
 
 def _moments(rows: Rows) -> tuple[int, Fraction, Fraction, Fraction]:
@@ -72,35 +43,19 @@ def _correlation(rows: Rows) -> Any:
     return float(both) / math.sqrt(sx * sy) if sx and sy else math.nan
 
 
-def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> AggregateFunction:
-    return AggregateFunction(
-        names=(name,),
-        arity=TWO,
-        over_nothing=NULL,
-        row_order=RowOrder.UNSEEN,
-        order_free=_order_free(final),
-        distinct_first=False,
-        idempotent=False,
-        countable=None,
-        window_order=WindowOrder.ONE,
-        reference=reference,
-    )
+def _paired(name: str, final: str, reference: Callable[[Rows], Any]) -> None:
+    register(folded((name,), TWO, lambda call: forms.co_moments(final), reference))
 
 
-register(_paired("covar_pop", "a.c / a.n", _covariance(0)))
-register(_paired("covar_samp", "IF(a.n > 1, a.c / (a.n - 1), NULL)", _covariance(1)))
-register(_paired("corr", "IF(a.n > 1, a.c / SQRT(a.sx * a.sy), NULL)", _correlation))
+_paired("covar_pop", "a.c / a.n", _covariance(0))
+_paired("covar_samp", "IF(a.n > 1, a.c / (a.n - 1), NULL)", _covariance(1))
+_paired("corr", "IF(a.n > 1, a.c / SQRT(a.sx * a.sy), NULL)", _correlation)
 
 
 def _average(chosen: str) -> Callable[[Call], str]:
     """The average of one side, over the pairs."""
-
-    def form(call: Call) -> str:
-        position = "xy".index(chosen)
-        average = average_form(Call(call.distinct, lambda _: call.type_of(position))) or "AVG(x)"
-        return re.sub(r"\bx\b", f"CASE WHEN {BOTH} THEN {chosen} END", average)
-
-    return form
+    position, value = "xy".index(chosen), forms.of_pairs(chosen)
+    return lambda call: average_form(Call(call.distinct, lambda _: call.type_of(position)), value) or forms.mean(value)
 
 
 def _of_pairs(function: Callable[[int, Fraction, Fraction, Fraction], Any]) -> Callable[[Rows], Any]:
@@ -124,37 +79,24 @@ def _intercept(rows: Rows) -> Any:
     return _mean(0)(rows) - both / squares * _mean(1)(rows) if count and squares else None
 
 
-def _regression(name: str, order_free: Callable[[Call], str | None], reference: Callable[[Rows], Any]) -> None:
-    register(
-        AggregateFunction(
-            names=(name,),
-            arity=TWO,
-            over_nothing=ZERO if name == "regr_count" else NULL,
-            row_order=RowOrder.UNSEEN,
-            order_free=order_free,
-            distinct_first=False,
-            idempotent=False,
-            countable=None,
-            window_order=WindowOrder.ONE,
-            reference=reference,
-        )
-    )
-
-
-_regression("regr_count", lambda call: f"COUNT(CASE WHEN {BOTH} THEN 1 END)", lambda rows: _moments(rows)[0])
-_regression("regr_avgx", _average("y"), _mean(1))
-_regression("regr_avgy", _average("x"), _mean(0))
-_regression("regr_sxx", _order_free("a.sy"), _of_pairs(lambda n, c, sx, sy: sy))
-_regression("regr_syy", _order_free("a.sx"), _of_pairs(lambda n, c, sx, sy: sx))
-_regression("regr_sxy", _order_free("a.c"), _of_pairs(lambda n, c, sx, sy: c))
-_regression(
-    "regr_slope",
-    _order_free("IF(a.sy = 0, NULL, a.c / a.sy)"),
-    _of_pairs(lambda n, c, sx, sy: c / sy if sy else None),
-)
-_regression("regr_intercept", _order_free("IF(a.sy = 0, NULL, a.mx - a.c / a.sy * a.my)"), _intercept)
-_regression(
+_paired("regr_sxx", "a.sy", _of_pairs(lambda n, c, sx, sy: sy))
+_paired("regr_syy", "a.sx", _of_pairs(lambda n, c, sx, sy: sx))
+_paired("regr_sxy", "a.c", _of_pairs(lambda n, c, sx, sy: c))
+_paired("regr_slope", "IF(a.sy = 0, NULL, a.c / a.sy)", _of_pairs(lambda n, c, sx, sy: c / sy if sy else None))
+_paired("regr_intercept", "IF(a.sy = 0, NULL, a.mx - a.c / a.sy * a.my)", _intercept)
+_paired(
     "regr_r2",
-    _order_free("IF(a.sy = 0, NULL, IF(a.sx = 0, CAST(1 AS DOUBLE), POW(a.c / SQRT(a.sx * a.sy), 2)))"),
+    "IF(a.sy = 0, NULL, IF(a.sx = 0, CAST(1 AS DOUBLE), POW(a.c / SQRT(a.sx * a.sy), 2)))",
     _of_pairs(lambda n, c, sx, sy: None if not sy else c * c / (sx * sy) if sx else 1),
+)
+register(folded(("regr_avgx",), TWO, _average("y"), _mean(1)))
+register(folded(("regr_avgy",), TWO, _average("x"), _mean(0)))
+register(
+    folded(
+        ("regr_count",),
+        TWO,
+        lambda call: forms.how_many(False, forms.of_pairs("1")),
+        lambda rows: _moments(rows)[0],
+        over_nothing=ZERO,
+    )
 )

@@ -56,6 +56,8 @@ def _percentiles(
         idempotent=False,
         countable=None,
         window_order=window_order,
+        takes_padded=False,
+        exact=None,
         reference=reference,
     )
 
@@ -77,6 +79,8 @@ register(
         idempotent=False,
         countable=None,
         window_order=WindowOrder.FORM,
+        takes_padded=False,
+        exact=None,
         reference=None,
     )
 )

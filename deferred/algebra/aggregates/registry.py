@@ -75,6 +75,26 @@ class Countable:
     parts: Callable[[str, Callable[[], str]], Parts | None]
 
 
+class ExactType(Enum):
+    """Which type Spark gives a value that is computed exactly."""
+
+    COUNT = "bigint"
+    ARGUMENT = "the type of the argument"
+    SUM = "bigint of whole numbers, and of decimals the decimal with room for ten more digits"
+
+
+@dataclass(frozen=True)
+class Exact:
+    """How a function of one argument is computed without Spark, with Spark's value whatever the session's settings are.
+
+    `value` is over the values that are not NULL, exact however many digits it has: one that its type cannot hold, and a
+    sum of floating point, is left to Spark.
+    """
+
+    type: ExactType
+    value: Callable[[Sequence[Any]], Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AggregateFunction:
     """An aggregate that a view may contain.
@@ -89,6 +109,8 @@ class AggregateFunction:
     idempotent: whether a second copy of a row adds nothing to its value, as with the greatest of several values
     countable: how it is made of kept parts; None where it is not
     window_order: whether a window must take its rows in one order
+    takes_padded: whether the value of a CHAR column may be its argument as it is stored, without its padding
+    exact: how it is computed without Spark, with the same value and type; None where that is not known
     reference: its value over rows of arguments, by definition; None where only Spark can say
     """
 
@@ -101,7 +123,33 @@ class AggregateFunction:
     idempotent: bool
     countable: Countable | None
     window_order: WindowOrder
+    takes_padded: bool
+    exact: Exact | None
     reference: Callable[[Rows], Any] | None
+
+
+def folded(
+    names: tuple[str, ...],
+    arity: range,
+    order_free: Callable[[Call], str | None],
+    reference: Callable[[Rows], Any],
+    over_nothing: str = NULL,
+) -> AggregateFunction:
+    """A function in floating point, folded over its values in one order: nothing less than all of them makes it."""
+    return AggregateFunction(
+        names=names,
+        arity=arity,
+        over_nothing=over_nothing,
+        row_order=RowOrder.UNSEEN,
+        order_free=order_free,
+        distinct_first=False,
+        idempotent=False,
+        countable=None,
+        window_order=WindowOrder.ONE,
+        takes_padded=False,
+        exact=None,
+        reference=reference,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ def _sketch(name: str, arity: range, over_nothing: str, idempotent: bool) -> Agg
         idempotent=idempotent,
         countable=None,
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=None,
     )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Context, Decimal
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
+from deferred.algebra.aggregates import forms
 from deferred.algebra.aggregates.registry import (
     NULL,
     ONE,
@@ -17,6 +20,8 @@ from deferred.algebra.aggregates.registry import (
     AggregateFunction,
     Call,
     Countable,
+    Exact,
+    ExactType,
     Parts,
     RowOrder,
     Rows,
@@ -28,6 +33,9 @@ from deferred.algebra.aggregates.registry import (
 )
 from deferred.algebra.types import FLOATING, INTEGRAL
 
+EXACT = Context(prec=120)
+"""Enough digits for a product or sum of decimals, before it is known whether its type can hold it."""
+
 WIDEST, SCALE_KEPT = 28, 6
 """Decimals up to this many digits can be multiplied by a count and summed without losing any; of wider ones Spark keeps
 up to this many digits after the point, whatever it must give up before it."""
@@ -36,35 +44,21 @@ WIDEST_AVERAGED = 20
 """Decimals up to this many digits can be averaged and multiplied back without losing any."""
 
 
-def sorted_values(distinct: bool) -> str:
-    """The values of x as doubles in one order, so that every computation over them takes the same steps."""
-    return f"ARRAY_SORT({'COLLECT_SET' if distinct else 'COLLECT_LIST'}(CAST(x AS DOUBLE)))"
-
-
-def _folded(distinct: bool) -> tuple[str, str]:
-    """The sum of the sorted values, one of the orders of summation that Spark may use, and how many there are."""
-    total = f"AGGREGATE({sorted_values(distinct)}, CAST(0 AS DOUBLE), (total, value) -> total + value)"
-    return total, "COUNT(DISTINCT x)" if distinct else "COUNT(x)"
-
-
 def _order_free_sum(call: Call) -> str | None:
     type_ = call.type_of(0)
     if type_ not in FLOATING and type_ != "string":
         return None
-    total, count = _folded(call.distinct)
-    return f"CASE WHEN {count} > 0 THEN {total} END"
+    return forms.unless_none(forms.how_many(call.distinct), forms.total(call.distinct))
 
 
-def average_form(call: Call) -> str | None:
+def average_form(call: Call, value: str = "x") -> str | None:
     """Spark averages integers as doubles: here their exact sum is divided once."""
     type_ = call.type_of(0)
     if type_ in FLOATING or type_ == "string":
-        total, count = _folded(call.distinct)
-        return f"CASE WHEN {count} > 0 THEN {total} / {count} END"
+        return forms.average(call.distinct, value)
     if type_ in INTEGRAL:
-        wide = "CAST(x AS DECIMAL(20, 0))" if type_ == "bigint" else "x"
-        prefix = "DISTINCT " if call.distinct else ""
-        return f"CAST(SUM({prefix}{wide}) AS DOUBLE) / NULLIF(COUNT({prefix}x), 0)"
+        wide = forms.cast(value, "DECIMAL(20, 0)") if type_ == "bigint" else value
+        return forms.exact_average(call.distinct, wide, value)
     return None
 
 
@@ -72,7 +66,7 @@ def _sum_of_parts(type_: str, result: Callable[[], str]) -> Parts | None:
     digits, scale = decimal(type_) or (0, 0)
     if not is_exact(type_) or (digits > WIDEST and scale > SCALE_KEPT):
         return None
-    return Parts((("sum", f"decimal(38,{scale})"),), f"CASE WHEN count > 0 THEN CAST(sum AS {result()}) END")
+    return Parts((("sum", f"decimal(38,{scale})"),), forms.unless_none("count", forms.cast("sum", result())))
 
 
 def may_overflow(type_: str) -> bool:
@@ -93,27 +87,18 @@ def _average_of_parts(type_: str, result: Callable[[], str]) -> Parts | None:
     size = decimal(shown)
     if size is None:
         return None
-    return Parts((("sum", f"decimal(38,{scale})"),), f"CASE WHEN count > 0 THEN {_quotient(shown, size[1])} END")
-
-
-def _quotient(type_: str, scale: int) -> str:
-    """sum / count rounded half up to the scale of AVG's result, exactly: SQL's own division rounds once before.
-
-    The quotient is tried, and corrected by one in the last place where the remainder says so.
-    """
-    zeros = "0" * scale
-    unit = f"CAST('0.{zeros[1:]}1' AS DECIMAL({scale + 1}, {scale}))"
-    # Every type is just wide enough that Spark neither rounds nor overflows on the way.
-    size, number = f"CAST(ABS(sum) AS DECIMAL(36, {scale}))", "CAST(count AS DECIMAL(12, 0))"
-    tried = f"CAST({size} / {number} AS {type_})"
-    left = f"CAST({size} - {tried} * {number} AS DECIMAL({scale + 14}, {scale}))"
-    half = f"({number} * CAST('0.{zeros}5' AS DECIMAL({scale + 2}, {scale + 1})))"
-    correction = f"CASE WHEN {left} >= {half} THEN {unit} WHEN {left} < -{half} THEN -{unit} ELSE 0 END"
-    return f"CAST(CASE WHEN sum < 0 THEN -1 ELSE 1 END * ({tried} + {correction}) AS {type_})"
+    return Parts((("sum", f"decimal(38,{scale})"),), forms.unless_none("count", forms.quotient(shown, size[1])))
 
 
 def _count(rows: Rows) -> int:
     return sum(n for row, n in rows.items() if None not in row)
+
+
+def _exact_sum(values: Sequence[Any]) -> Any:
+    """The sum, without rounding however many digits it has."""
+    if not values:
+        return None
+    return reduce(EXACT.add, values) if isinstance(values[0], Decimal) else sum(values)
 
 
 def _sum(values: Counter[Any]) -> Any:
@@ -136,6 +121,8 @@ register(
         idempotent=False,
         countable=Countable(True, "x", lambda type_, result: Parts((), "count")),
         window_order=WindowOrder.ANY,
+        takes_padded=True,
+        exact=Exact(ExactType.COUNT, len),
         reference=_count,
     )
 )
@@ -150,6 +137,8 @@ register(
         idempotent=False,
         countable=Countable(False, "CASE WHEN x THEN CAST(1 AS BIGINT) END", lambda type_, result: Parts((), "count")),
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=of_values(lambda values: values[True]),
     )
 )
@@ -164,6 +153,8 @@ register(
         idempotent=True,
         countable=None,
         window_order=WindowOrder.ANY,
+        takes_padded=False,
+        exact=None,
         reference=None,
     )
 )
@@ -172,7 +163,7 @@ register(
 def _register_with_try(function: AggregateFunction) -> None:
     """A function, and its namesake that is NULL where it would overflow: its parts would not say so, none are kept."""
     register(function)
-    register(replace(function, names=(f"try_{function.names[0]}",), distinct_first=False, countable=None))
+    register(replace(function, names=(f"try_{function.names[0]}",), distinct_first=False, countable=None, exact=None))
 
 
 _register_with_try(
@@ -186,6 +177,8 @@ _register_with_try(
         idempotent=False,
         countable=Countable(False, "x", _sum_of_parts),
         window_order=WindowOrder.ONE_IF_FLOATING,
+        takes_padded=False,
+        exact=Exact(ExactType.SUM, _exact_sum),
         reference=of_values(_sum),
     )
 )
@@ -200,6 +193,8 @@ _register_with_try(
         idempotent=False,
         countable=Countable(False, "x", _average_of_parts),
         window_order=WindowOrder.ONE_IF_FLOATING,
+        takes_padded=False,
+        exact=None,
         reference=of_values(average),
     )
 )

@@ -26,13 +26,13 @@ from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, all_true, column
-from deferred.algebra.strategy import OverKept, Recomputed, Strategy, SupportTables
+from deferred.algebra.strategy import OverKept, ReadsInputs, Recomputed, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.paper.interpret import Row
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
@@ -54,7 +54,7 @@ class GroupStrategy(Strategy, ABC):
         """What a change makes the aggregate read."""
 
 
-class Reading(GroupStrategy):
+class Reading(GroupStrategy, ReadsInputs):
     """Both states of the touched groups are computed from their rows."""
 
     def delta(self, node: Aggregate, d: Differentiator, change: Plan) -> Plan:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint, call
-from deferred.algebra.keeping import AGAIN, keys_gone, looked_up, rows_at_new_cut
 from deferred.algebra.operators.aggregate import Aggregate, GroupStrategy
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.join import Join
@@ -29,6 +28,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, product, same
 from deferred.algebra.strategy import Keeping
+from deferred.algebra.support_tables import AGAIN, keys_gone, looked_up, rows_at_new_cut
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator

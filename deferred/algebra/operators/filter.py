@@ -75,7 +75,7 @@ class Filter(RowByRow, Unary):
         return plan if below is not None and below.completes(keys) else Restrict(plan, keys)
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
-        from deferred.algebra.linking import filtered
+        from deferred.algebra.join_conditions import filtered
 
         child, values = u.plan(self.child)
         return filtered(child, u.put(self.condition, values)), values

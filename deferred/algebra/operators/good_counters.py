@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import looked_up, rows_at_new_cut
 from deferred.algebra.operators.counts import NEW, OLD, changed_rows, once
 from deferred.algebra.operators.distinct import Distinct, KeptSet
 from deferred.algebra.operators.filter import Filter
@@ -25,6 +24,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import Keeping
+from deferred.algebra.support_tables import looked_up, rows_at_new_cut
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator

@@ -93,6 +93,9 @@ class InView(HeldRows):
     def held(self) -> Plan:
         return view_rows(self.view)
 
+    def base_rows_in(self, node: Seen, labels: Labels) -> str:
+        return "not kept; it refers to all others, and the view shows its rows"
+
 
 @dataclass(frozen=True)
 class InShared(HeldRows):
@@ -108,6 +111,9 @@ class InShared(HeldRows):
     def held(self) -> Plan:
         rows = shared_rows(self.support, self.columns)
         return rows if self.condition is None else Filter(rows, self.condition)
+
+    def base_rows_in(self, node: Seen, labels: Labels) -> str:
+        return f"kept in {self.folder}, which views share, as {labels.text(node)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,13 +29,14 @@ from deferred.algebra.scalar import (
     looked_up_in,
     product,
 )
-from deferred.algebra.strategy import LINEAR, Stateful, Strategy, SupportTables
+from deferred.algebra.strategy import TELESCOPED, Stateful, Strategy, SupportTables
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.scan import Scan
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -186,10 +187,14 @@ class Join(Nary):
 
     @property
     def strategy(self) -> Strategy:
-        return LINEAR
+        return TELESCOPED
 
     def supported(self, tables: SupportTables) -> Plan:
         return self
+
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
 
     def reads(self, labels: Labels) -> str:
         links = [labels.scalar(part) for part in conjuncts(self.condition) if equated(part)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut
 from deferred.algebra.nodes import AtHand
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import signed
@@ -20,6 +19,7 @@ from deferred.algebra.plan import Demands, Keys, Plan
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import column
 from deferred.algebra.strategy import Keeping, Strategy
+from deferred.algebra.support_tables import keys_gone, looked_up, rows_at_new_cut
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
@@ -64,6 +64,9 @@ class Auxiliary(KeptValues):
 
     def order(self, node: Kept) -> Sequence[str]:
         return self.by
+
+    def base_rows_in(self, node: Kept, labels: Labels) -> str:
+        return f"kept in {self.support} as {labels.text(node)}"
 
 
 @dataclass(frozen=True, eq=False)

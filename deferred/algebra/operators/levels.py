@@ -22,7 +22,6 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import keys_gone, looked_up, rows_at_new_cut, without_keys_of
 from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.project import signed
@@ -35,6 +34,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Rederivation, Step, Upkeep
 from deferred.algebra.scalar import column
 from deferred.algebra.strategy import Keeping
+from deferred.algebra.support_tables import keys_gone, looked_up, rows_at_new_cut, without_keys_of
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator, Standing

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import AGAIN, is_kept, looked_up, over_everything, rows_at_new_cut
 from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.aggregate import Aggregate
 from deferred.algebra.operators.filter import Filter
@@ -34,13 +33,14 @@ from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writ
 from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, is_column, same, substitute
 from deferred.algebra.strategy import Keeping, Strategy, SupportTables
+from deferred.algebra.support_tables import AGAIN, is_kept, looked_up, over_everything, rows_at_new_cut
 from deferred.algebra.types import INTEGRAL
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.sharing import Sharing
     from deferred.algebra.unnest import Bindings, Unnesting

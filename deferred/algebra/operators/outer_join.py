@@ -36,24 +36,48 @@ from deferred.errors import UnsupportedSQLError
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
 MINE, THEIRS = "_deferred_mine", "_deferred_theirs"
 """The counts of either side where both are joined. Under another name than COUNT, by which a change is known."""
 
-LEFT, FULL, SEMI, ANTI = "LEFT", "FULL", "SEMI", "ANTI"
-SYMBOLS = {LEFT: "⟕", FULL: "⟗", SEMI: "⋉", ANTI: "▷"}
+
+@dataclass(frozen=True)
+class Kind:
+    """Which rows an outer, semi or anti join of E and F has.
+
+    symbol: as the papers write it
+    side, word: as SQL writes it before JOIN
+    selects: whether it is a selection of E: rows of E as they are, each as often as it is there
+    matched: whether rows of E with a partner are in it
+    unmatched: whether rows of E without one are
+    unmatched_right: whether rows of F without one are
+    """
+
+    symbol: str
+    side: str
+    word: str | None
+    selects: bool
+    matched: bool
+    unmatched: bool
+    unmatched_right: bool
+
+
+LEFT = Kind("⟕", "LEFT", None, selects=False, matched=True, unmatched=True, unmatched_right=False)
+FULL = Kind("⟗", "FULL", None, selects=False, matched=True, unmatched=True, unmatched_right=True)
+SEMI = Kind("⋉", "LEFT", "SEMI", selects=True, matched=True, unmatched=False, unmatched_right=False)
+ANTI = Kind("▷", "LEFT", "ANTI", selects=True, matched=False, unmatched=True, unmatched_right=False)
 
 
 @dataclass(frozen=True, eq=False)
 class OuterJoin(Binary):
     """E ⟕ F (LEFT), E ⟗ F (FULL), E ⋉ F (SEMI: rows of E with a partner), E ▷ F (ANTI: rows of E without one)."""
 
-    kind: str
+    kind: Kind
     condition: Scalar
 
     called = "an outer, semi or anti join"
@@ -63,7 +87,7 @@ class OuterJoin(Binary):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.left.columns if self.kind in (SEMI, ANTI) else (*self.left.columns, *self.right.columns)
+        return self.left.columns if self.kind.selects else (*self.left.columns, *self.right.columns)
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:
@@ -79,14 +103,14 @@ class OuterJoin(Binary):
 
     def origin(self, name: str) -> Origin | None:
         """Of a full join the columns of either side may be NULL where its rows have no NULL."""
-        return self.left.origin(name) if self.kind != FULL and name in self.left.columns else None
+        return self.left.origin(name) if not self.kind.unmatched_right and name in self.left.columns else None
 
     def pulled_up(self) -> tuple[Plan, list[Scalar]]:
         return self, []
 
     def joined_on(self, equality: Scalar) -> Plan | None:
         """σ_p(E ⟕ F) = σ_p(E) ⟕ F for a condition on columns of E; of a full join some rows have none."""
-        if self.kind == FULL or not columns_of(equality) <= set(self.left.columns):
+        if self.kind.unmatched_right or not columns_of(equality) <= set(self.left.columns):
             return None
         below = self.left.joined_on(equality)
         return None if below is None else replace(self, left=below)
@@ -113,7 +137,7 @@ class OuterJoin(Binary):
         if left is None and right is None:
             return None
         left = None if left is None else d.shared(left)
-        if right is None and left is not None and self.kind != FULL:
+        if right is None and left is not None and not self.kind.unmatched_right:
             return self._linear(d, left)
         right = None if right is None else d.shared(right)
         pairs = self._pairs(d)
@@ -132,7 +156,7 @@ class OuterJoin(Binary):
 
         A row without a partner counts as often as it is there.
         """
-        if self.kind in (SEMI, ANTI):
+        if self.kind.selects:
             right = pick(right, self.right.columns)
             joined: Plan = replace(self, left=_named(left, MINE), right=right)
             count: Scalar = column(MINE)
@@ -171,7 +195,7 @@ class OuterJoin(Binary):
             for change, side in zip((left, right), self.children, strict=True)
         ]
         touched_left = self._and_partners(d, 0, changed, changed[0], changed[1])
-        if self.kind == FULL:
+        if self.kind.unmatched_right:
             touched_right = self._and_partners(d, 1, changed, changed[1], changed[0])
             rows = self._and_partners(d, 0, changed, touched_left, touched_right)
             others = self._and_partners(d, 1, changed, touched_right, touched_left)
@@ -211,7 +235,7 @@ class OuterJoin(Binary):
         compared above it.
         """
         plain = keys.plain
-        if self.kind == FULL or plain is None:
+        if self.kind.unmatched_right or plain is None:
             return Restrict(self, keys)
         mine = plain.within(self.left.columns)
         if mine is None:
@@ -239,7 +263,7 @@ class OuterJoin(Binary):
         return "the changed rows, the rows of the other side that match them, and the partners of these"
 
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
-        if self.kind == FULL:
+        if self.kind.unmatched_right:
             raise UnsupportedSQLError("A correlated subquery may not contain FULL OUTER JOIN.")
         left, values = u.plan(self.left)
         condition = [u.put(p, values) for p in conjuncts(self.condition)]
@@ -257,12 +281,13 @@ class OuterJoin(Binary):
         """
         left, right, met = self.left, self.right, tuple(conjuncts(self.condition))
         of_left, of_right = (*met, *c.facts_of(left)), (*met, *c.facts_of(right))
-        if self.kind in (SEMI, ANTI):
-            matched = of_right if self.kind == SEMI else ()
+        if self.kind.selects:
+            matched = of_right if self.kind.matched else ()
             for_left, for_right = [(*d, *matched) for d in asked], [(*d, *of_left) for d in asked]
         else:
             alone = [c.put(d, dict.fromkeys(right.columns, exp.Null())) for d in asked]
-            unmatched = [c.put(d, dict.fromkeys(left.columns, exp.Null())) for d in asked] if self.kind == FULL else []
+            nobody = dict.fromkeys(left.columns, exp.Null())
+            unmatched = [c.put(d, nobody) for d in asked] if self.kind.unmatched_right else []
             for_left = [*((*d, *of_right) for d in [*asked, *unmatched]), *alone]
             for_right = [*((*d, *of_left) for d in [*asked, *alone]), *unmatched]
         return [
@@ -271,10 +296,10 @@ class OuterJoin(Binary):
         ]
 
     def known(self, c: Conditions) -> Conjunction:
-        if self.kind == FULL:
+        if self.kind.unmatched_right:
             return ()
         of_left = c.facts_of(self.left)
-        if self.kind in (LEFT, ANTI):
+        if self.kind.unmatched:
             return of_left
         return (*of_left, *conjuncts(self.condition), *c.facts_of(self.right))
 
@@ -285,7 +310,7 @@ class OuterJoin(Binary):
         return {}
 
     def notation(self, labels: Labels) -> str:
-        return labels.infix(f"{SYMBOLS[self.kind]}[{labels.scalar(self.condition)}]", self.children)
+        return labels.infix(f"{self.kind.symbol}[{labels.scalar(self.condition)}]", self.children)
 
     def evaluate(self, e: Evaluation) -> Bag:
         """All pairs for which the condition is true; then the rows with a partner, or without one."""
@@ -293,17 +318,17 @@ class OuterJoin(Binary):
         holds = e.value(self.condition, (*self.left.columns, *self.right.columns))
         pairs = [(a, b) for a in left for b in right if holds(a + b) is True]
         partnered = {a for a, _ in pairs}
-        if self.kind == SEMI:
-            return Counter({a: n for a, n in left.items() if a in partnered})
-        if self.kind == ANTI:
-            return Counter({a: n for a, n in left.items() if a not in partnered})
+        if self.kind.selects:
+            return Counter(
+                {a: n for a, n in left.items() if (self.kind.matched if a in partnered else self.kind.unmatched)}
+            )
         result: Bag = Counter()
         for a, b in pairs:
             result[a + b] += left[a] * right[b]
         for a, n in left.items():
             if a not in partnered:
                 result[a + (None,) * len(self.right.columns)] += n
-        if self.kind == FULL:
+        if self.kind.unmatched_right:
             found = {b for _, b in pairs}
             for b, n in right.items():
                 if b not in found:
@@ -311,10 +336,9 @@ class OuterJoin(Binary):
         return result
 
     def sql(self, w: Writer) -> exp.Query:
-        side, kind = (self.kind, None) if self.kind in (LEFT, FULL) else ("LEFT", self.kind)
         query = bags.select(map(bags.column, self.columns), w.below(self.left, "l"))
         on = w.scalar(self.condition)
-        query.append("joins", exp.Join(this=w.below(self.right, "r"), side=side, kind=kind, on=on))
+        query.append("joins", exp.Join(this=w.below(self.right, "r"), side=self.kind.side, kind=self.kind.word, on=on))
         return w.broadcast(query, "l") if COUNT in self.left.columns else query
 
 

@@ -74,7 +74,7 @@ class PromisedJoin(Join):
         return key is None or not set(self.inputs[j].columns) <= set(key) | used(self.condition)
 
     @property
-    def watched(self) -> list[Scan]:
+    def watched(self) -> Sequence[Scan]:
         """The tables of which every change must be seen, also of rows that do not reach the join: they have promises.
 
         Of an update that takes a row out of what the join reads, or into it, half a log would show an insertion or a

@@ -22,9 +22,10 @@ from deferred.algebra.strategy import RECOMPUTED, Keeping, Strategy, SupportTabl
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.scan import Scan
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -191,6 +192,10 @@ class Recursion(Barrier):
         return [c.ANY for _ in self.children]
 
     def known(self, c: Conditions) -> Conjunction:
+        return ()
+
+    @property
+    def watched(self) -> Sequence[Scan]:
         return ()
 
     def figure2(self, f: Figure2) -> Pair:

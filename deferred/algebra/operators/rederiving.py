@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
-from deferred.algebra.keeping import looked_up, rows_at_new_cut, without_keys_of
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.outer_join import ANTI, OuterJoin
@@ -44,6 +43,7 @@ from deferred.algebra.plan import Keys, Plan
 from deferred.algebra.program import Rederivation, Upkeep
 from deferred.algebra.scalar import column
 from deferred.algebra.strategy import Keeping
+from deferred.algebra.support_tables import looked_up, rows_at_new_cut, without_keys_of
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator, Standing

@@ -20,9 +20,10 @@ from deferred.algebra.strategy import PROMISED, Stateful, Strategy, SupportTable
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.scan import Scan
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
 
@@ -136,6 +137,10 @@ class Referring(Barrier):
 
     def known(self, c: Conditions) -> Conjunction:
         return c.facts_of(self.child)
+
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
 
     def figure2(self, f: Figure2) -> Pair:
         return f.recomputed(self)

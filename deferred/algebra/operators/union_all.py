@@ -19,6 +19,7 @@ from deferred.algebra.scalar import Scalar, column
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
+    from deferred.algebra.operators.scan import Scan
     from deferred.algebra.paper.evaluate import Bag, Evaluation
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
@@ -84,6 +85,10 @@ class UnionAll(RowByRow, Barrier, Nary):
 
     def known(self, c: Conditions) -> Conjunction:
         return c.one_of([c.renamed(c.facts_of(side), side.columns, self.ids) for side in self.inputs])
+
+    @property
+    def watched(self) -> Sequence[Scan]:
+        return ()
 
     def labelled(self, labels: Labels) -> Mapping[str, str]:
         return {mine: labels.column(theirs) for mine, theirs in zip(self.ids, self.inputs[0].columns, strict=True)}

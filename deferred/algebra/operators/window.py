@@ -6,15 +6,17 @@ anyway, so that a change computes it again without reading a base table.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from deferred.algebra import bags
-from deferred.algebra.keeping import is_kept, over_everything
 from deferred.algebra.nodes import Barrier, Unary
 from deferred.algebra.operators.restrict import Restrict
 from deferred.algebra.operators.scan import listed_tables
@@ -22,21 +24,17 @@ from deferred.algebra.order import completed, sort_key
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer, used
 from deferred.algebra.scalar import Scalar, column
 from deferred.algebra.strategy import TOUCHED_PARTITIONS, Strategy, SupportTables
+from deferred.algebra.support_tables import is_kept, over_everything
+from deferred.algebra.window_functions import Place, Ties, call_of, filter_of, function_of, ignores_nulls
 
 if TYPE_CHECKING:
     from deferred.algebra.delta import Differentiator
+    from deferred.algebra.equations.figure2 import Figure2, Pair
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
-    from deferred.algebra.paper.figure2 import Figure2, Pair
     from deferred.algebra.paper.interpret import Row
     from deferred.algebra.relevance.conditions import Conditions
     from deferred.algebra.unnest import Bindings, Unnesting
-
-PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
-"""Functions that give rows of equal order the same value, and so need no tie broken."""
-
-NUMBERING = frozenset({"row_number", "ntile", "lag", "lead", "first_value", "first"})
-"""Functions that depend on the order of rows that ORDER BY leaves equal, whatever their frame."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,31 +157,22 @@ class Window(Barrier, Unary):
 
 
 def _with_ties_broken(window: exp.Window, columns: Sequence[str]) -> exp.Window:
-    order = window.args.get("order")
-    name = _name(window)
-    by_rows = _frame_kind(window) == "ROWS"
-    if order is None or name in PEERS or not (name in NUMBERING or by_rows):
+    function = function_of(window)
+    ties = Ties.SEEN_IN_ROWS if function is None else function.ties
+    seen = ties is Ties.SEEN or (ties is Ties.SEEN_IN_ROWS and _counts_rows(window))
+    if not seen:
         return window
     result = window.copy()
-    result.args["order"].set("expressions", list(completed(result.args["order"].expressions, columns)))
+    order = result.args.get("order") or exp.Order()
+    order.set("expressions", list(completed(order.expressions, columns)))
+    result.set("order", order)
     return result
 
 
-def _function(window: exp.Window) -> exp.Expr:
-    function: exp.Expr = window.this
-    while isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
-        function = function.this
-    return function
-
-
-def _name(window: exp.Window) -> str:
-    function = _function(window)
-    return str(function.this).lower() if isinstance(function, exp.Anonymous) else function.key
-
-
-def _frame_kind(window: exp.Window) -> str:
+def _counts_rows(window: exp.Window) -> bool:
+    """Whether the frame is one of ROWS, not of RANGE."""
     spec = window.args.get("spec")
-    return "" if spec is None else str(spec.args.get("kind", "")).upper()
+    return spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS"
 
 
 # ---- the reference: what a window function gives each row of one partition
@@ -191,55 +180,80 @@ def _frame_kind(window: exp.Window) -> str:
 
 def _values(e: Evaluation, window: exp.Window, rows: Sequence[Row], columns: Sequence[str]) -> list[Any]:
     """The value of a window function at each row, in the order in which the rows are given."""
-    order = window.args["order"].expressions if window.args.get("order") else []
-    key = sort_key(e, order, columns)
-    places = sorted(range(len(rows)), key=lambda i: key(rows[i]))
-    ordered = [rows[i] for i in places]
-    keys = [key(row) for row in ordered]
+    partition = _Partition(e, window, rows, columns)
+    function, call = function_of(window), call_of(window)
+    value: Callable[[Place], Any]
+    if function is None:
+        value = partial(_aggregated, e, window, partition.rows, columns)
+    else:
+        assert filter_of(window) is None, "only aggregates have a FILTER"
+        value = function.reference
+        partition.arguments = [list(map(e.value(a, columns), partition.rows)) for a in call.expressions]
     found: list[Any] = [None] * len(rows)
-    for position, place in enumerate(places):
-        found[place] = _at(e, window, ordered, keys, position, columns)
+    for row, given in enumerate(partition.given):
+        found[given] = value(partition.place(row))
     return found
 
 
-def _at(
-    e: Evaluation, window: exp.Window, rows: Sequence[Row], keys: Sequence[Any], position: int, columns: Sequence[str]
-) -> Any:
-    name, function = _name(window), _function(window)
-    first = keys.index(keys[position])  # the first peer: keys compare equal where ORDER BY leaves rows equal
-    if name == "row_number":
-        return position + 1
-    if name == "rank":
-        return first + 1
-    if name == "dense_rank":
-        return sum(keys[i] != keys[i - 1] for i in range(1, first + 1)) + 1
-    if name in ("lag", "lead"):
-        argument, *step = function.expressions
-        distance = int(step[0].name) if step else 1
-        other = position - distance if name == "lag" else position + distance
-        return e.value(argument, columns)(rows[other]) if 0 <= other < len(rows) else None
-    frame = rows[slice(*_frame(window, keys, position))]
-    if name in ("first_value", "first"):
-        return e.value(function.expressions[0], columns)(frame[0]) if frame else None
-    return e.aggregated(function, columns, Counter(frame))
+def _aggregated(e: Evaluation, window: exp.Window, rows: Sequence[Row], columns: Sequence[str], place: Place) -> Any:
+    frame: Bag = Counter(rows[i] for i in place.frame)
+    where = filter_of(window)
+    if where is not None:
+        frame = e.selected(frame, where.this, columns)
+    return e.aggregated(call_of(window), columns, frame)
 
 
-def _frame(window: exp.Window, keys: Sequence[Any], position: int) -> tuple[int, int]:
-    """The rows of a frame, as the bounds of a slice."""
-    if not window.args.get("order"):
-        return 0, len(keys)
-    if _frame_kind(window) != "ROWS":
-        return 0, len(keys) - list(reversed(keys)).index(keys[position])
-    spec = window.args["spec"]
-    start = _bound(spec.args.get("start"), spec.args.get("start_side"), position, 0)
-    end = _bound(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), position, len(keys) - 1)
-    return max(start, 0), max(end + 1, 0)
+class _Partition:
+    """The rows of a partition in the order of a window; `given` has their numbers in the order of `rows`."""
 
+    def __init__(self, e: Evaluation, window: exp.Window, rows: Sequence[Row], columns: Sequence[str]) -> None:
+        self._window = window
+        self._order = window.args["order"].expressions if window.args.get("order") else []
+        key = sort_key(e, self._order, columns)
+        self.given = sorted(range(len(rows)), key=lambda i: key(rows[i]))
+        self.rows = [rows[i] for i in self.given]
+        self.arguments: list[list[Any]] = []
+        keys = list(map(key, self.rows))  # equal where ORDER BY leaves rows equal
+        starts = [i for i in range(len(keys)) if not i or keys[i] != keys[i - 1]]
+        self._groups = [range(*bounds) for bounds in pairwise([*starts, len(keys)])]
+        self._ordered_by = list(map(e.value(self._order[0].this, columns), self.rows)) if self._order else []
 
-def _bound(edge: Any, side: str | None, position: int, unbounded: int) -> int:
-    if edge == "UNBOUNDED":
-        return unbounded
-    if edge == "CURRENT ROW":
-        return position
-    distance = int(edge.name if isinstance(edge, exp.Expr) else edge)
-    return position - distance if side == "PRECEDING" else position + distance
+    def place(self, row: int) -> Place:
+        groups, peers = next((i, group) for i, group in enumerate(self._groups) if row in group)
+        frame = self._frame(row, peers)
+        return Place(row, peers, groups, len(self.rows), frame, self.arguments, ignores_nulls(self._window))
+
+    def _frame(self, row: int, peers: range) -> range:
+        """RANGE from the first row to the last peer where nothing is said; without an order all rows are peers."""
+        spec = self._window.args.get("spec")
+        if spec is None:
+            return range(peers.stop)
+        counts_rows = _counts_rows(self._window)
+        current = range(row, row + 1) if counts_rows else peers
+
+        def edge(name: str, from_: int, unbounded: int, at_current: int) -> int:
+            bound = spec.args.get(name) or "CURRENT ROW"
+            if bound in ("UNBOUNDED", "CURRENT ROW"):
+                return unbounded if bound == "UNBOUNDED" else at_current
+            distance = int(bound.name if isinstance(bound, exp.Expr) else bound)
+            distance = -distance if spec.args.get(f"{name}_side") == "PRECEDING" else distance
+            return row + from_ + distance if counts_rows else self._within(row, distance)[from_]
+
+        start, end = edge("start", 0, 0, current.start), edge("end", 1, len(self.rows), current.stop)
+        return range(max(start, 0), max(min(end, len(self.rows)), 0))
+
+    def _within(self, row: int, distance: int) -> tuple[int, int]:
+        """The first row whose value in the order is at least so far from that of a row, and the end of those below."""
+        (key,) = self._order
+        nulls = -math.inf if key.args.get("nulls_first") else math.inf
+        here = self._ordered_by[row]
+
+        def far(value: Any) -> Any:
+            if value is None or here is None:
+                return 0 if value is here else nulls if value is None else -nulls
+            return here - value if key.args.get("desc") else value - here
+
+        return (
+            sum(far(value) < distance for value in self._ordered_by),
+            sum(far(value) <= distance for value in self._ordered_by),
+        )

@@ -1,1 +1,1 @@
-"""The paper, literally: Figures 2 and 3, their laws and notation, and the reference evaluator they are checked on."""
+"""What the rules are checked against: the reference evaluator, and Figure 3. Nothing that runs imports it."""

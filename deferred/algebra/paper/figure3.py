@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deferred.algebra.operators import Scan
-from deferred.algebra.paper.figure2 import (
+from deferred.algebra.equations.figure2 import (
     Pair,
     Schema,
     applied,
@@ -22,7 +21,8 @@ from deferred.algebra.paper.figure2 import (
     table,
     transaction,
 )
-from deferred.algebra.paper.simplify import empty
+from deferred.algebra.equations.simplify import empty
+from deferred.algebra.operators import Scan
 from deferred.algebra.plan import Plan
 
 Assignments = Mapping[str, Plan]

@@ -17,7 +17,6 @@ from itertools import count
 from sqlglot import exp
 
 from deferred.algebra.operators import Scan
-from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.plan import Conjunction, Demands, Plan, used
 from deferred.algebra.prune import parents_first
 from deferred.algebra.scalar import Scalar, all_true, column, columns_of, substitute
@@ -55,7 +54,7 @@ def demands(plan: Plan) -> dict[Scan, Demands]:
         for child, below in zip(node.children, conditions.below(node, mine), strict=True):
             found.setdefault(child, []).extend(below)
     for node in plan.walk():  # by promises: all rows, whatever the nodes in between ask for
-        for scan in node.watched if isinstance(node, PromisedJoin) else ():
+        for scan in node.watched:
             found.setdefault(scan, []).append(())
     return {node: _bounded(asked) for node, asked in found.items() if isinstance(node, Scan)}
 

@@ -9,7 +9,7 @@ that has both states at hand:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,8 +19,7 @@ from deferred.algebra.delta import differentiate
 from deferred.algebra.guards import scan_below
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators import Aggregate, Filter, Join, Kept
-from deferred.algebra.operators.in_view import InShared, InView, Seen
-from deferred.algebra.operators.kept import Auxiliary
+from deferred.algebra.operators.in_view import InView, Seen
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
 from deferred.algebra.operators.referring import Referred, Referring
@@ -33,7 +32,7 @@ from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
 from deferred.algebra.selfmaintenance.shown import Shown, facts, rows_under, scan_of
-from deferred.algebra.strategy import Linear, Stateful, support_tables
+from deferred.algebra.strategy import Stateful, support_tables
 from deferred.algebra.types import equality_is_coarser
 
 
@@ -240,13 +239,7 @@ def _read_states(plan: Plan) -> dict[Plan, bool]:
     """Whether rows of each node are read, beside its change."""
     read = dict.fromkeys(plan.walk(), False)
     for node in parents_first(plan):
-        strategy = node.strategy
-        if isinstance(strategy, Stateful):
-            below = strategy.reads_again(node)
-        elif isinstance(strategy, Linear) and not isinstance(node, Join):
-            below = read[node]
-        else:
-            below = True
+        below = node.strategy.reads_inputs(node, read[node])
         for child in node.children:
             read[child] = read[child] or below
     return read
@@ -258,18 +251,20 @@ def described(plan: Plan) -> list[str]:
     lines: list[str] = []
     for node in plan.walk():
         strategy = node.strategy
-        if isinstance(strategy, Auxiliary):
-            lines.append(f"{scan_below(node).table}: kept in {strategy.support} as {labels.text(node)}")
-        elif isinstance(strategy, InShared):
-            table = scan_below(node).table
-            lines.append(f"{table}: kept in {strategy.folder}, which views share, as {labels.text(node)}")
-        elif isinstance(strategy, InView):
-            lines.append(f"{scan_below(node).table}: not kept; it refers to all others, and the view shows its rows")
-        elif isinstance(node, PromisedJoin):
-            for part in (part for part in node.inputs if isinstance(part, Aggregate)):
-                table, group = scan_below(part).table, labels.columns(part.keys)
-                lines += [f"{table}: kept in {name}, aggregated to {group}" for name in support_tables(part)][:1]
-            unread = [scan_below(plan).table for plan in node.inputs if not isinstance(plan.strategy, Stateful)]
-            lines += [f"{table}: not kept; no change of another table can meet its rows" for table in unread]
-            lines += [f"{scan.table}: a new row meets only new rows, by the reference to it" for scan in node.watched]
+        where = strategy.base_rows_in(node, labels) if isinstance(strategy, Stateful) else None
+        if where is not None:
+            lines.append(f"{scan_below(node).table}: {where}")
+        if isinstance(node, PromisedJoin):
+            lines += _described_join(node, labels)
     return lines
+
+
+def _described_join(node: PromisedJoin, labels: Labels) -> Iterator[str]:
+    """The tables of a join along references of which no rows are kept, or only aggregated ones."""
+    for part in (part for part in node.inputs if isinstance(part, Aggregate)):
+        for name in list(support_tables(part))[:1]:
+            yield f"{scan_below(part).table}: kept in {name}, aggregated to {labels.columns(part.keys)}"
+    for plan in (plan for plan in node.inputs if not isinstance(plan.strategy, Stateful)):
+        yield f"{scan_below(plan).table}: not kept; no change of another table can meet its rows"
+    for scan in node.watched:
+        yield f"{scan.table}: a new row meets only new rows, by the reference to it"

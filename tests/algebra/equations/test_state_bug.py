@@ -8,9 +8,7 @@ import pytest
 from sqlglot import exp
 
 from deferred.algebra.delta import differentiate
-from deferred.algebra.operators import Join, Project, Scan
-from deferred.algebra.paper.evaluate import Bag, State, Table, evaluate, run_program
-from deferred.algebra.paper.figure2 import (
+from deferred.algebra.equations.figure2 import (
     future_additions,
     future_deletions,
     log,
@@ -21,6 +19,8 @@ from deferred.algebra.paper.figure2 import (
     plus,
     transaction,
 )
+from deferred.algebra.operators import Join, Project, Scan
+from deferred.algebra.paper.evaluate import Bag, State, Table, evaluate, run_program
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import column
 

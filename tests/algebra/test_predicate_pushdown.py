@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deferred.algebra.notation import notation
+from deferred.algebra.predicate_pushdown import holds_anywhere, selected
 from deferred.algebra.scalar import column, substitute
-from deferred.algebra.selecting import holds_anywhere, selected
 from deferred.sql.dialect import parse_scalar
 from tests.algebra.operators.cases import database
 

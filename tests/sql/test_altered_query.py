@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deferred.sql.comparing import Difference, OfView, compared
+from deferred.sql.altered_query import Difference, OfView, compared
 from deferred.sql.dialect import parse_query, text
 
 RECOMPUTED = {

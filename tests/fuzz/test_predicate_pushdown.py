@@ -12,8 +12,8 @@ import pytest
 
 from deferred.algebra.operators import Filter
 from deferred.algebra.plan import Plan
+from deferred.algebra.predicate_pushdown import holds_anywhere, selected
 from deferred.algebra.scalar import Scalar, column, substitute
-from deferred.algebra.selecting import holds_anywhere, selected
 from deferred.errors import DeferredError
 from deferred.sql.bind import Bound
 from deferred.sql.dialect import parse_scalar, text

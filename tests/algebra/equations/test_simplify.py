@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from deferred.algebra.equations.simplify import simplify
 from deferred.algebra.operators import Scan, SetOperation, UnionAll, Values
 from deferred.algebra.paper.evaluate import Table, evaluate
-from deferred.algebra.paper.simplify import simplify
 from deferred.algebra.plan import Plan
 
 R = Scan("R", ("a",), ("x",))

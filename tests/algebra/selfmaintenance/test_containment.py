@@ -8,9 +8,9 @@ import pytest
 
 from deferred.algebra.notation import notation
 from deferred.algebra.selfmaintenance import Promises, base_reads, described
-from deferred.algebra.selfmaintenance.containing import Portion, Shared, over_shared, portions
+from deferred.algebra.selfmaintenance.containment import Portion, Shared, over_shared, portions
 from deferred.algebra.strategy import support_tables
-from tests.algebra.test_selfmaintenance import CAL_TOY_SALES, PROMISES, SCHEMAS
+from tests.algebra.selfmaintenance.test_rewriting import CAL_TOY_SALES, PROMISES, SCHEMAS
 from tests.fuzz.duck import Database
 
 

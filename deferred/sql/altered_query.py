@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -60,42 +60,57 @@ _OTHERWISE = ("order", "limit", "offset", "qualify", "windows", "sort", "cluster
 
 
 def _of_view(old: exp.Query, new: exp.Query, names: Sequence[str]) -> OfView | None:
+    """Π(σ(old)), where the queries differ by items of SELECT and by conditions that the new one adds."""
     if not (isinstance(old, exp.Select) and isinstance(new, exp.Select)) or len(old.expressions) != len(names):
         return None
-    if not _same(_without(old, "expressions", "where", "having"), _without(new, "expressions", "where", "having")):
+    changing = ("expressions", "where", "having")
+    if not _same(_without(old, *changing), _without(new, *changing)) or any(map(old.args.get, _OTHERWISE)):
         return None
-    if any(old.args.get(clause) for clause in _OTHERWISE) or not (_is_plain(old) and _is_plain(new)):
+    if not (_is_plain(old) and _is_plain(new)):
         return None
-    items = {text(item.unalias()): name for item, name in zip(old.expressions, names, strict=True)}
+    columns = {text(item.unalias()): name for item, name in zip(old.expressions, names, strict=True)}
+    added = _added_conditions(old, new, columns)
+    if added is None:
+        return None
+    if [text(item) for item in old.expressions] == [text(item) for item in new.expressions]:
+        return OfView(None, conjunction(added))
     grouped = old.args.get("group")
-    keys = set(map(text, grouped.expressions)) if grouped and _groups_by_names(grouped) else set()
-    listed = (*old.expressions, *new.expressions)
-    aggregates = any(is_aggregate(node) for item in listed for node in item.walk())
-    parts: list[exp.Expr] = []
+    if old.args.get("distinct") or (grouped and not _groups_by_names(grouped)):
+        return None
+    outputs = _complete(_over(item.unalias(), columns) for item in new.expressions)
+    return None if outputs is None else OfView(tuple(outputs), conjunction(added))
+
+
+def _added_conditions(old: exp.Select, new: exp.Select, columns: Mapping[str, str]) -> list[exp.Expr] | None:
+    """The conditions of the new query alone, over the old rows; None where it lacks one, or they cannot be told so."""
+    found: list[exp.Expr | None] = []
     for clause in ("where", "having"):
         before, after = (conjuncts(q.args[clause].this) if q.args.get(clause) else [] for q in (old, new))
         if _other(before, after):
             return None
-        more = _other(after, before)
-        if more and clause == "where" and (grouped or aggregates):
-            if not keys:  # the row of all groups together stays, whatever the condition
-                return None
-            # A condition on whole groups commutes with grouping.
-            found = [_over(part, {item: name for item, name in items.items() if item in keys}) for part in more]
-        else:
-            found = [_over(part, items) for part in more]
-        if any(part is None for part in found):
-            return None
-        parts += [part for part in found if part is not None]
-    outputs: tuple[exp.Expr, ...] | None = None
-    if [text(item) for item in old.expressions] != [text(item) for item in new.expressions]:
-        if old.args.get("distinct") or (grouped and not _groups_by_names(grouped)):
-            return None
-        made = [_over(item.unalias(), items) for item in new.expressions]
-        if any(value is None for value in made):
-            return None
-        outputs = tuple(value for value in made if value is not None)
-    return OfView(outputs, conjunction(parts))
+        seen = columns if clause == "having" else _seen_by_where(old, new, columns)
+        found += [None if seen is None else _over(part, seen) for part in _other(after, before)]
+    return _complete(found)
+
+
+def _seen_by_where(old: exp.Select, new: exp.Select, columns: Mapping[str, str]) -> Mapping[str, str] | None:
+    """What a condition on the rows below may read: of groups their keys, as one on whole groups commutes with grouping.
+
+    The one row of all groups together stays, whatever the condition.
+    """
+    grouped = old.args.get("group")
+    listed = (*old.expressions, *new.expressions)
+    if not grouped and not any(is_aggregate(node) for item in listed for node in item.walk()):
+        return columns
+    keys = set(map(text, grouped.expressions)) if grouped and _groups_by_names(grouped) else set()
+    return {item: name for item, name in columns.items() if item in keys} if keys else None
+
+
+def _complete(values: Iterable[exp.Expr | None]) -> list[exp.Expr] | None:
+    """All values, None where one is missing."""
+    listed = list(values)
+    found = [value for value in listed if value is not None]
+    return found if len(found) == len(listed) else None
 
 
 def _groups_by_names(group: exp.Group) -> bool:
@@ -126,7 +141,7 @@ def _other(parts: Sequence[exp.Expr], than: Sequence[exp.Expr]) -> list[exp.Expr
     return [part for part in parts if text(part) not in known]
 
 
-def _over(expression: exp.Expr, items: dict[str, str]) -> exp.Expr | None:
+def _over(expression: exp.Expr, items: Mapping[str, str]) -> exp.Expr | None:
     """An expression of a query's scope over the columns of its result, None where these do not say its value."""
 
     def visit(node: exp.Expr) -> exp.Expr:

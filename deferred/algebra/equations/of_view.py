@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from deferred.algebra.equations.figure2 import differential, log, table
+from deferred.algebra.equations.simplify import simplify
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators import Join, Scan
 from deferred.algebra.operators.scan import scans_of
-from deferred.algebra.paper.figure2 import differential, log, table
-from deferred.algebra.paper.simplify import simplify
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import columns_of, conjunction, conjuncts
 

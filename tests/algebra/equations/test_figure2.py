@@ -7,9 +7,7 @@ from collections import Counter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from deferred.algebra.operators import Distinct, Filter, Join, Project, Scan, SetOperation, UnionAll, Values
-from deferred.algebra.paper.evaluate import Table, evaluate
-from deferred.algebra.paper.figure2 import (
+from deferred.algebra.equations.figure2 import (
     Pair,
     Substitution,
     applied,
@@ -32,7 +30,9 @@ from deferred.algebra.paper.figure2 import (
     transaction,
     weakly_minimal,
 )
-from deferred.algebra.paper.simplify import simplify
+from deferred.algebra.equations.simplify import simplify
+from deferred.algebra.operators import Distinct, Filter, Join, Project, Scan, SetOperation, UnionAll, Values
+from deferred.algebra.paper.evaluate import Table, evaluate
 from tests.algebra import strategies as s
 
 L, T = log(s.SCHEMA), transaction(s.SCHEMA)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from deferred.algebra.equations.simplify import empty, is_empty, monus
 from deferred.algebra.operators import (
     EXCEPT,
     INTERSECT,
@@ -23,7 +24,6 @@ from deferred.algebra.operators import (
     SetOperation,
     UnionAll,
 )
-from deferred.algebra.paper.simplify import empty, is_empty, monus
 from deferred.algebra.plan import Keys, Plan, transformed
 from deferred.algebra.scalar import column
 

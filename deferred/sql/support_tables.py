@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
-from deferred.algebra.keeping import is_kept
 from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
 from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
 from deferred.algebra.operators.counted import PARTS, Rows
@@ -23,11 +22,12 @@ from deferred.algebra.operators.scan import listed_tables
 from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, is_column, rewrite
 from deferred.algebra.selfmaintenance import Promises, base_reads, narrowed, self_maintained
+from deferred.algebra.support_tables import is_kept
 from deferred.algebra.trees import as_trees
 from deferred.algebra.types import compared_exactly, equality_is_coarser, has_no_order, is_not_stored, is_padded
 from deferred.errors import UnsupportedSQLError
 from deferred.options import TREE
-from deferred.sql.counting import Arguments, made_of_parts
+from deferred.sql.counted_aggregates import Arguments, made_of_parts
 from deferred.sql.grouping import calls_in
 from deferred.sql.types import Types
 

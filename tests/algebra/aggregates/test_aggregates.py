@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -153,6 +154,17 @@ def test_a_copy_adds_nothing_to_an_idempotent_aggregate(
         return
     for row in rows:
         assert function.reference(Counter([*rows, row, row])) == value
+
+
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.exact])
+@pytest.mark.parametrize("values", [[], [3, 1, 3], [Decimal("9" * 38), Decimal("1E-6"), Decimal(1)]])
+def test_without_spark_it_has_the_value_of_its_definition(name: str, values: list[Any]) -> None:
+    function = FUNCTIONS[name]
+    assert function.exact is not None
+    assert function.reference is not None
+    exactly = [Fraction(value) if isinstance(value, Decimal) else value for value in values]
+    found = function.exact.value(values)
+    assert found == function.reference(Counter((value,) for value in exactly))
 
 
 # ---- what each function states

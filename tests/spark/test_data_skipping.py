@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferred.algebra.bags import column
-from deferred.spark.covering import KEYS, RANGES, VALUES, among_values, near_values, one_of, ranges, within_ranges
+from deferred.spark.data_skipping import KEYS, RANGES, VALUES, among_values, near_values, one_of, ranges, within_ranges
 from deferred.sql.dialect import text
 
 

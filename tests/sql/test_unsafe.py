@@ -9,10 +9,10 @@ import pytest
 from deferred.errors import DeferredError, InvalidSQLError, NondeterministicSQLError, UnsafeSQLError
 from deferred.sql.bind import bind
 from deferred.sql.dialect import own_scalar, parse_query, without_comments
-from deferred.sql.outside import FORBIDDEN, FORMATS
 from deferred.sql.pin import pinned
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.types import Types
+from deferred.sql.unsafe import FORBIDDEN, FORMATS
 from tests.sql.test_families import LINES
 
 FUNCTIONS = [name for names in FORBIDDEN.values() for name in names]

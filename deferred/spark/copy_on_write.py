@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from deferred.algebra.bags import COUNT
 from deferred.algebra.types import Columns
-from deferred.spark.covering import TELLING, holding
+from deferred.spark.data_skipping import TELLING, holding
 from deferred.spark.driver import READ_BYTES, committed, exact_type, has_feed, is_plain, writable
 from deferred.spark.local_bags import summed
 
