@@ -313,10 +313,10 @@ def _autonomous(definition: Definition) -> Autonomous:
 
 
 def answerable(definition: Definition) -> list[str]:
-    """The base tables whose deletions a view can answer from its own rows."""
+    """The base tables whose deletions a view can answer from its own rows, and notice if their keys do not hold."""
     if definition.bound is None or definition.declared is not None:
         return []
-    return _autonomous(definition).tables
+    return _autonomous(definition).verifying
 
 
 def insertable(definition: Definition) -> dict[str, tuple[str, ...]]:
