@@ -262,7 +262,10 @@ def _joined_with(definition: Definition, table: str) -> Iterator[tuple[str, tupl
 
 def _overlapping(files: list[dict[str, Any]], column: str, values: pa.ChunkedArray) -> float:
     """The part of the rows that is in files whose range of a column has one of some values."""
-    spans = ranges(sorted(value for value in values.unique().to_pylist() if value is not None))
+    try:
+        spans = ranges(sorted(value for value in values.unique().to_pylist() if value is not None))
+    except (ValueError, OverflowError):  # a date that Python does not know, a text that is not UTF-8
+        return 1.0
     rows = sum(file["num_records"] or 0 for file in files)
     touched = sum(file["num_records"] or 0 for file in files if overlaps(file, column, spans))
     return touched / rows if rows else 1.0
