@@ -111,6 +111,15 @@ def equality_is_coarser(type_: str) -> bool:
     return any(kind in type_.lower() for kind in ("float", "double", "collate", "map<"))
 
 
+def is_collated(type_: str) -> bool:
+    """Whether SQL equates or orders texts of a type, alone or inside another, otherwise than by their bytes.
+
+    >>> is_collated("array<string collate UTF8_LCASE>"), is_collated("string")
+    (True, False)
+    """
+    return "collate" in type_.lower()
+
+
 def has_no_order(type_: str) -> bool:
     """Whether values of a type have no order, so that there is no maximum of them and no grouping by them.
 

@@ -257,7 +257,10 @@ def _spans(logs: Logs, table: str, column: str) -> list[tuple[Any, Any]] | None:
     """Ranges with all changed values of a column: by the rows, or the files that hold them; None where unknown."""
     rows = logs.local.get(table)
     if rows is not None:
-        return ranges(sorted(value for value in rows.column(column).unique().to_pylist() if value is not None))
+        try:
+            return ranges(sorted(value for value in rows.column(column).unique().to_pylist() if value is not None))
+        except (ValueError, OverflowError):  # a date that Python does not know, a text that is not UTF-8
+            return None
     found = [file.of(column) for file in logs.files.get(table, ())]
     known = [span for span in found if span is not None]
     return merged(disjoint(known)) if known and len(known) == len(found) else None

@@ -10,15 +10,17 @@ from typing import Any
 
 from sqlglot import exp
 
+from deferred.algebra.aggregates.calls import name_of
 from deferred.algebra.bags import COUNT, alias, column, select
+from deferred.algebra.operators import Join, OuterJoin
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.operators.scan import scans_of
-from deferred.algebra.plan import Plan
+from deferred.algebra.plan import Plan, used
 from deferred.algebra.relevance import Dialect, Relevance, relevance_of
 from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.selfmaintenance.containment import PREFIX, Portion, Shared, over_shared, portions
 from deferred.algebra.strategy import support_tables
-from deferred.algebra.types import Columns, as_read, has_no_order, is_padded
+from deferred.algebra.types import Columns, as_read, has_no_order, is_collated, is_padded
 from deferred.errors import DeferredError, NondeterministicSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log import tracking
 from deferred.log.context import Context
@@ -219,8 +221,17 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None,
 
 
 def _refuse_uncomparable(bound: Bound) -> None:
-    """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys."""
+    """Refuse a plan with rules that compare what only Spark itself compares: padded strings, and maps as keys.
+
+    Nor may a node choose among collated texts, as GROUP BY, DISTINCT, MIN and ORDER BY … LIMIT do: of equal ones Spark
+    takes any, and two computations would not agree.
+    """
     for node in bound.plan.walk():
+        if not node.row_by_row and not isinstance(node, (Join, OuterJoin)) and _reads_collated(node, bound):
+            raise UnsupportedSQLError(
+                f"{node.called[0].upper()}{node.called[1:]} over collated texts has any of those that are equal, and "
+                f"another one each time; write LOWER(… COLLATE UTF8_BINARY), say, which tells them apart."
+            )
         if any(has_no_order(bound.types[key]) for key in node.looked_up_by):
             raise UnsupportedSQLError(f"A map is among the keys of {node.called}: rows cannot be looked up by maps.")
         for expression in node.expressions:
@@ -233,6 +244,14 @@ def _refuse_uncomparable(bound: Bound) -> None:
                         f"{text(expression)} compares a CHAR column, which Spark pads with blanks before it compares "
                         f"it; write CAST(… AS STRING)."
                     )
+
+
+def _reads_collated(node: Plan, bound: Bound) -> bool:
+    read = {*node.columns, *node.looked_up_by, *used(*node.expressions)}
+    parts = (part for expression in node.expressions for part in expression.walk())
+    return any(is_collated(bound.types.get(c, "")) for c in read) or any(
+        isinstance(part, exp.Collate) or name_of(part) == "collate" for part in parts
+    )
 
 
 def _refuse_variants(definition: Definition) -> None:

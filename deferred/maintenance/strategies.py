@@ -38,6 +38,7 @@ from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
 from deferred.metadata import Cut, ViewRecord
+from deferred.spark.local_bags import comparable
 from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
 from deferred.sql.ddl import column_list
 from deferred.sql.dialect import cast
@@ -316,10 +317,10 @@ def _autonomous(definition: Definition) -> Autonomous:
 
 
 def answerable(definition: Definition) -> list[str]:
-    """The base tables whose deletions a view can answer from its own rows."""
+    """The base tables whose deletions a view can answer from its own rows, and notice if their keys do not hold."""
     if definition.bound is None or definition.declared is not None:
         return []
-    return _autonomous(definition).tables
+    return _autonomous(definition).verifying
 
 
 def insertable(definition: Definition) -> dict[str, tuple[str, ...]]:
@@ -335,7 +336,7 @@ def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:
         return False
     names = {name.casefold(): name for name in rows.column_names}
     counts = rows.column(COUNT).to_pylist()
-    keys = list(map(repr, zip(*(rows.column(names[name.casefold()]).to_pylist() for name in key), strict=True)))
+    keys = list(map(repr, zip(*(comparable(rows.column(names[c.casefold()])).to_pylist() for c in key), strict=True)))
     gone = {value for value, n in zip(keys, counts, strict=True) if n < 0}
     return all(value in gone for value, n in zip(keys, counts, strict=True) if n > 0)
 

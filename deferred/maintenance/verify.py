@@ -24,7 +24,6 @@ from deferred.algebra.bags import (
     union_all,
     written_out,
 )
-from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import Columns, equality_is_coarser
 from deferred.errors import InvariantError, PromiseBrokenError
 from deferred.log import ledger
@@ -40,7 +39,6 @@ from deferred.maintenance.rounds import SparkMachine
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import settled, usable
 from deferred.maintenance.showing import html_table
-from deferred.maintenance.strategies import answerable
 from deferred.maintenance.view_tables import applied_version, mv_path, pending
 from deferred.maintenance.working import propagating
 from deferred.metadata import Cut, ViewRecord
@@ -180,17 +178,9 @@ def _checks(context: Context, view: ViewRecord, definition: Definition, temporar
     deleted = negated(negative(pending_net, names), names)
     checks.append(_subbag(context, "∇MV ⊆ MV", deleted, mv, view.columns))
     given = definition.promises or promises.declared(definition)
-    relied = {promise for promise, _ in promises.checks(definition, _relied_on(definition), current)}
     for promise, against in promises.checks(definition, given, current):
-        checks.append(_kept(context, promise, against, promise in relied))
+        checks.append(_kept(context, promise, against, definition.promises is not None))
     return checks
-
-
-def _relied_on(definition: Definition) -> Promises:
-    """Without base tables, all promises; else the keys by which the view's own rows answer what is deleted."""
-    if definition.promises is not None:
-        return definition.promises
-    return Promises({name: tuple(definition.tables[name].key) for name in answerable(definition)})
 
 
 def _right(context: Context, past: _Past, condition: str, view: exp.Query, columns: Columns) -> Check:

@@ -5,21 +5,23 @@ the log alone say which rows a deletion takes away (theorem 4.2), and what a mod
 only columns that the view passes through (theorem 4.3 A to D: no row enters the view, those to be modified are known,
 all of them stay, and their new values are known). Insertions need the other tables (theorem 4.1), unless the view has
 rows that meet the same (`insertions`): a guard finds all others.
+
+A declared key may not hold. Where the view shows every value that it reads of Rᵢ (`verifying`), guards notice that,
+whatever the other tables hold: of a view row they tell from which row of Rᵢ it comes, and that this row was there once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.delta import Differentiator
+from deferred.algebra.nested import identity
 from deferred.algebra.operators import Filter, Net, Project, Restrict
 from deferred.algebra.operators.in_view import view_rows
-from deferred.algebra.operators.join import equivalences
 from deferred.algebra.operators.outer_join import ANTI, LEFT, OuterJoin
 from deferred.algebra.operators.project import minus, pick, renamed
 from deferred.algebra.operators.referring import part
@@ -31,6 +33,7 @@ from deferred.algebra.selfmaintenance.insertions import Alike
 from deferred.algebra.selfmaintenance.promises import Promises
 from deferred.algebra.selfmaintenance.rewriting import narrowed
 from deferred.algebra.selfmaintenance.shown import Facts, Shown, facts, scan_of
+from deferred.algebra.types import equality_is_coarser
 
 FOUND = "_deferred_found"
 """Marks a row of the view with which a modified row was found."""
@@ -64,7 +67,10 @@ class Autonomous:
 
     @property
     def tables(self) -> list[str]:
-        """The base tables of which deletions, and modifications of values that pass through, need no base table."""
+        """The base tables of which deletions, and modifications of values that pass through, need no base table.
+
+        If their keys hold: the view shows these.
+        """
         join = self.shown.join
         if join is None or any(scan_of(each) is None for each in join.inputs):
             return []
@@ -77,13 +83,31 @@ class Autonomous:
         ]
 
     @property
+    def verifying(self) -> list[str]:
+        """Those of them of which rows are noticed that share a key: the view shows every value that it reads of them.
+
+        Then it tells of each of its rows v from which row r of Rᵢ it comes. If v has the key of a deleted row, but
+        other values, r stays and the key is none. If v has the same values, it is there as often as r times what r
+        meets: there once, r was there once, and is gone. Of a value that is not shown the view cannot tell whether
+        another row of the key had it.
+        """
+        if self.shown.join is None:
+            return []
+        known = [(each, facts(each, self.promises, self.types).table) for each in self.shown.join.inputs]
+        return [
+            name
+            for name in self.tables
+            if all(self.shown.columns(each.columns) is not None for each, table in known if table == name)
+        ]
+
+    @property
     def insertable(self) -> dict[str, tuple[str, ...]]:
         """The base tables into which insertions may need no base table, while no other one changes.
 
         With the columns in which a new row must agree with one that the view shows.
         """
         found = {}
-        for name in self.tables:
+        for name in self.verifying:
             assert self.shown.join is not None
             known = [facts(each, self.promises, self.types) for each in self.shown.join.inputs]
             mine = [i for i, each in enumerate(known) if each.table == name]
@@ -116,7 +140,7 @@ class Autonomous:
                 entering = Restrict(part(log, exp.GT), Keys.same(undecided, each.facts.key))
                 rows, undecided = each.alike.added(d, d.shared(entering), self.columns)
                 added.append(d.shared(Net(rows, d.bitwise(self.columns))))
-                d.guards += self._repeated(each, added[-1])
+                d.guards.append(self._repeated(each, added[-1]))
             d.guards += self._guards(each, log, touched, undecided)
             staying = self._modified(staying, each, log, steady, number)
         result = Net(united([staying, minus(touched), *added], (*self.columns, COUNT)), d.bitwise(self.columns))
@@ -173,50 +197,42 @@ class Autonomous:
     def _guards(self, each: _Part, log: Plan, touched: Plan, undecided: Plan) -> Iterable[Guard]:
         """What the view cannot answer: new rows, also those modified in a column that does more than pass through.
 
-        Nor may a row of the view show other values of a deleted row's columns than that row had, nor be there twice
-        where keys forbid it: then its key is none.
+        Nor may a key lead to several rows: in what the log deletes or inserts, or in the view. A row of the view that
+        is found by the key of a deleted row must have that row's values, to the last bit, and be there once.
         """
         assert each.facts.table is not None
         names = tuple(each.facts.names[c] for c in each.facts.key)
         yield Guard(NEW, each.facts.table, names, pick(undecided, each.facts.key))
+        deleted, inserted = part(log, exp.LT), part(log, exp.GT)
+        for rows in (minus(deleted), inserted):
+            keys = Net(pick(rows, (*each.facts.key, COUNT)))
+            yield Guard(DUPLICATE, each.facts.table, names, pick(_more_than_once(keys), each.facts.key))
         shown = [(c, theirs) for c in each.plan.columns for _, theirs in self.shown.columns([c]) or ()]
-        old = Project(part(log, exp.LT), tuple((f"_deferred_old_{c}", column(c)) for c, _ in shown))
+        old = Project(deleted, tuple((f"_deferred_old_{c}", column(c)) for c, _ in shown))
         found = Filter(
-            Restrict(touched, Keys.of(part(log, exp.LT), ((theirs, mine) for mine, theirs in each.key))),
+            Restrict(touched, Keys.of(deleted, ((theirs, mine) for mine, theirs in each.key))),
             exp.GT(this=column(COUNT), expression=exp.Literal.number(0)),
         )
-        alike = all_true(same(column(theirs), column(f"_deferred_old_{c}")) for c, theirs in shown)
+        alike = all_true(self._identical(theirs, f"_deferred_old_{c}", c) for c, theirs in shown)
         other = OuterJoin(found, old, ANTI, alike)
         yield Guard(DUPLICATE, each.facts.table, names, pick(other, [theirs for _, theirs in each.key]))
-        yield from self._repeated(each, found)
+        yield self._repeated(each, found)
 
-    def _repeated(self, each: _Part, rows: Plan) -> Iterable[Guard]:
-        """Rows that the view has, or would have, more than once, where it has none if all keys are keys."""
-        if self.tells_apart:
-            assert each.facts.table is not None
-            names = tuple(each.facts.names[c] for c in each.facts.key)
-            more = Filter(rows, exp.GT(this=column(COUNT), expression=bigint(1)))
-            yield Guard(DUPLICATE, each.facts.table, names, pick(more, [theirs for _, theirs in each.key]))
+    def _identical(self, left: str, right: str, like: str) -> Scalar:
+        """That two columns with the type of another one have the same value, to the last bit."""
+        type_, sides = self.types.get(like, ""), (column(left), column(right))
+        return same(*(identity(side, type_) for side in sides)) if equality_is_coarser(type_) else same(*sides)
 
-    @cached_property
-    def tells_apart(self) -> bool:
-        """Whether each row of the view says of all inputs from which of their rows it comes.
+    def _repeated(self, each: _Part, rows: Plan) -> Guard:
+        """Rows that the view has, or would have, more than once: they may come from several rows of one key."""
+        assert each.facts.table is not None
+        names = tuple(each.facts.names[c] for c in each.facts.key)
+        more = pick(_more_than_once(rows), [theirs for _, theirs in each.key])
+        return Guard(DUPLICATE, each.facts.table, names, more)
 
-        The view shows the key of an input, or the join equates it with columns of inputs of which that is said.
-        """
-        join = self.shown.join
-        assert join is not None
-        equal = equivalences(join.condition)
-        left = [facts(each, self.promises, self.types) for each in join.inputs]
-        told: set[str] = set()
-        while found := [
-            each
-            for each in left
-            if each.key and (self.shown.columns(each.key) or all(equal.get(c, frozenset()) & told for c in each.key))
-        ]:
-            told |= {c for each in found for c in each.columns}
-            left = [each for each in left if each not in found]
-        return not left
+
+def _more_than_once(rows: Plan) -> Plan:
+    return Filter(rows, exp.GT(this=column(COUNT), expression=bigint(1)))
 
 
 def _delta(d: Differentiator, plan: Plan) -> Plan:
