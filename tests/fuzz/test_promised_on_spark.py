@@ -129,8 +129,8 @@ def test_views_equal_their_recomputation_without_base_tables(warehouse: Any, tmp
                 assert "were updated in columns" in done.warnings[0]
                 exposed += 1
             assert_fresh(warehouse, *views)
-        for number, name in enumerate(views):
-            if number % VERIFIED == 0:
+        for place, name in enumerate(views):
+            if place % VERIFIED == 0:
                 warehouse.verify(name)
             warehouse.drop_view(name)
         for name in NAMES:
