@@ -15,6 +15,8 @@ ROWS = {
     "u": Counter({(1, 2): 1, (2, 4): 2, (9, 9): 1, (None, None): 1}),
 }
 
+REACHED = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, u.c FROM x JOIN u ON x.b = u.a)"
+
 PAIRS = {
     "counted groups": [
         f"SELECT a, COUNT(*) AS n, SUM(b) AS t, MAX(b) AS m FROM t WHERE {condition} GROUP BY a"
@@ -80,6 +82,9 @@ PAIRS = {
     ],
     "windows": [f"SELECT a, RANK() OVER (PARTITION BY s ORDER BY b) AS k FROM t WHERE b > {least}" for least in (2, 4)],
     "distinct rows": [f"SELECT DISTINCT a FROM t WHERE b > {least}" for least in (2, 1)],
+    "above a recursion": [
+        f"{REACHED} SELECT a, COUNT(*) AS n FROM x WHERE {condition} GROUP BY a" for condition in ("b > 1", "b < 4")
+    ],
     "a difference of sets": [
         f"SELECT a FROM t EXCEPT SELECT a FROM u WHERE {condition}" for condition in ("c > 3", "c < 9")
     ],
