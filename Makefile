@@ -32,7 +32,7 @@ docs: ## the documentation as a site, in build/site; without a network, and no w
 
 dist: ## build the wheel and the sdist into build/dist, and install the wheel elsewhere to see that it works
 	@tools/setup.sh test
-	DEFERRED_DIST=1 .venv/bin/python -m pytest -q tests/test_packaging.py
+	.venv/bin/python -m pytest -q tests/test_packaging.py
 	.venv/bin/python -m build --no-isolation --outdir build/dist
 	@ls -l build/dist
 

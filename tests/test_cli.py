@@ -95,6 +95,21 @@ def test_an_empty_warehouse(project: Project) -> None:
     assert "Tracked tables: none" in project.run("status")[1]
 
 
+def test_plan_refuses_what_apply_would_refuse(project: Project) -> None:
+    views = project.folder / "conf" / "views"
+    (views / "lost.sql").write_text("CREATE MATERIALIZED VIEW lost AS SELECT a FROM nowhere")
+    (views / "over.sql").write_text("CREATE MATERIALIZED VIEW over AS SELECT a FROM lost")
+    code, out, err = project.run("plan", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert {view["view"]: view["outcome"] for view in found["views"]} == {"lost": "refused", "over": "refused"}
+    assert found["errors"]["lost"]["type"] == "UnknownObjectError"
+    assert "nowhere" in err
+    assert "whose own file is refused" in found["errors"]["over"]["message"]
+    assert "nowhere" in project.run("apply")[2]
+    assert project.json("status") == {"views": [], "tables": []}
+
+
 def test_an_error_is_one_message_on_standard_error(project: Project) -> None:
     err = project.fails("propagate", "nowhere")
     assert err.startswith("deferred: ")
@@ -417,6 +432,19 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     assert [(part["table"], part["how"]) for part in found["writes"]] == [
         ("the view itself", "all its rows, by one commit")
     ]
+    new = {
+        "first": "SELECT custId, COUNT(*) AS n FROM sales GROUP BY custId",
+        "second": "SELECT n, COUNT(*) AS k FROM first GROUP BY n",
+        "third": "SELECT nothing FROM second",
+    }
+    for name, sql in new.items():
+        (file.parent / f"{name}.sql").write_text(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+    code, out, _ = retail.run("plan", "--json")
+    told = {view["view"]: (view["outcome"], view["how"].split(":")[0]) for view in json.loads(out)["views"]}
+    assert (code, told["first"], told["second"]) == (1, *[("to be created", "incremental")] * 2)
+    assert (told["third"][0], "nothing" in json.loads(out)["errors"]["third"]["message"]) == ("refused", True)
+    for name in new:
+        (file.parent / f"{name}.sql").unlink()
     (planned, *_) = [view for view in retail.json("plan")["views"] if view["view"] == "big"]
     assert planned["outcome"] == "to be replaced"
     assert planned["how"].startswith("recomputed. ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import os
 import re
 import subprocess
 import sys
@@ -55,9 +54,6 @@ def test_the_locked_requirements_are_those_of_setup(lock: str, extras: list[str]
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), line
 
 
-on_demand = pytest.mark.skipif(not os.environ.get("DEFERRED_DIST"), reason="builds the package: make dist")
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist of this checkout, and the wheel that is built from the sdist."""
@@ -68,7 +64,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@on_demand
+@pytest.mark.slow
 def test_the_wheel_works_where_there_is_no_checkout(built: Path, tmp_path: Path) -> None:
     """In an environment of its own; what it requires is that of the tests, but not this checkout."""
     (wheel,) = built.glob("*.whl")
@@ -101,7 +97,7 @@ def test_the_wheel_works_where_there_is_no_checkout(built: Path, tmp_path: Path)
     assert "Tracked tables: none" in run("--config", "project/conf/deferred.toml", "status")
 
 
-@on_demand
+@pytest.mark.slow
 def test_the_sdist_has_what_a_build_needs(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

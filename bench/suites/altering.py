@@ -38,6 +38,11 @@ EDITS = (
         " UNION ALL SELECT p_partkey, p_retailprice FROM part",
     ),
     Edit(
+        "widening groups by 1%",
+        f"{_TOTALS} FROM lineitem WHERE l_orderkey <= {{half}} GROUP BY l_suppkey",
+        f"{_TOTALS} FROM lineitem WHERE l_orderkey <= {{more}} GROUP BY l_suppkey",
+    ),
+    Edit(
         "another aggregate",
         f"{_TOTALS} FROM lineitem GROUP BY l_suppkey",
         f"{_TOTALS}, MAX(l_shipdate) AS last FROM lineitem GROUP BY l_suppkey",

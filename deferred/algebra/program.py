@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlglot import exp
+
 from deferred.errors import EndlessRecursionError
 
 if TYPE_CHECKING:
@@ -199,7 +201,7 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
     done.rows[loop.name] = machine.compute(loop.name, loop.newest, False)
     while found:
         done.rounds[loop.name] += 1
-        _check(loop, machine, done.rounds[loop.name])
+        _check(loop, machine, done)
         _run(loop.steps, machine, done)
         found = machine.compute(newest, loop.next, False)
         done.rows[newest] = found
@@ -209,17 +211,62 @@ def _rounds(loop: Loop, machine: Machine, done: Run) -> None:
         machine.progress(loop, done.rounds[loop.name], found, done.rows[loop.name])
 
 
-def _check(loop: Loop, machine: Machine, rounds: int) -> None:
+def _check(loop: Loop, machine: Machine, done: Run) -> None:
     """Refuse to go on where a recursion has taken all rounds that it may take."""
-    bound = loop.bound
+    bound, rounds = loop.bound, done.rounds[loop.name]
     if bound is None or (rounds <= bound.rounds and not bound.levels):
         return
     rows = [tuple(row) for row in machine.examples(loop.newest.name)]
     if bound.levels and rows[0][bound.columns] < bound.rounds:
         return
     shown = ", ".join(str(row[: bound.columns]) for row in rows)
+    told = f"The recursion {bound.recursion} still finds new rows after {bound.rounds} rounds, such as {shown}."
+    cycle = _cycle(loop, bound, machine, done)
+    if cycle:
+        raise EndlessRecursionError(
+            f"{told} They go round in a cycle: {' → '.join([*cycle, cycle[0]])}. Remove it from the tables, "
+            f"add a condition that ends the recursion, or use UNION, which has each row once."
+        )
     raise EndlessRecursionError(
-        f"The recursion {bound.recursion} still finds new rows after {bound.rounds} rounds, such as {shown}. If they "
-        f"go round in a cycle, add a condition that ends it, or use UNION without columns that grow; if it only needs "
-        f"more rounds, write WITH RECURSIVE {bound.recursion} MAX RECURSION LEVEL {10 * bound.rounds} AS (…)."
+        f"{told} If they go round in a cycle, add a condition that ends it, or use UNION without columns that grow; if "
+        f"it only needs more rounds, write WITH RECURSIVE {bound.recursion} MAX RECURSION LEVEL {10 * bound.rounds} "
+        f"AS (…)."
     )
+
+
+TRIED = 5
+"""So many of the last rows are tried for being in a cycle: those that a cycle only leads to are not."""
+
+
+def _cycle(loop: Loop, bound: Bound, machine: Machine, done: Run) -> list[str]:
+    """The rows by way of which one of the last rows is derived from itself; nothing where that is not found out.
+
+    Rounds from that row alone lead back to it. They stop where as many as there may be have led elsewhere. A round that
+    finds several rows is an ellipsis: not all of them need be on the way.
+    """
+    from deferred.algebra.operators import SEMI, Limit, OuterJoin, Temporary
+    from deferred.algebra.operators.project import renamed
+    from deferred.algebra.scalar import all_true, column, same
+
+    newest, values = loop.newest, loop.newest.columns[: bound.columns]
+    last, one, again = (Temporary(f"{newest.name}_{name}", newest.columns) for name in ("last", "one", "again"))
+    ordered = tuple(exp.Ordered(this=column(c), nulls_first=True) for c in values)
+    others = {c: f"{c}_one" for c in values}
+    is_same = all_true(same(column(mine), column(other)) for mine, other in others.items())
+    machine.compute(last.name, newest, False)
+    for place in range(TRIED):
+        if not machine.compute(one.name, Limit(last, ordered, 1, place), False):
+            return []
+        found, way = machine.compute(newest.name, one, False), list[str]()
+        for _ in range(bound.rounds):
+            told = str(tuple(machine.examples(newest.name)[0][: bound.columns])) if found == 1 else "…"
+            way += [told] if way[-1:] != [told] or found == 1 else []
+            _run(loop.steps, machine, done)
+            found = machine.compute(newest.name, loop.next, False)
+            if not found:
+                break
+            if machine.compute(again.name, OuterJoin(newest, renamed(one, others), SEMI, is_same), False):
+                return way
+        else:
+            return []
+    return []

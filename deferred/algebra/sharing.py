@@ -22,6 +22,8 @@ from deferred.algebra.strategy import Keeping, Strategy, kept_nodes
 Pairs = Mapping[str, str]
 """Columns of the new plan, each with the column of the old one that has the same values."""
 
+Outputs = Sequence[tuple[str, Scalar]]
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -117,7 +119,12 @@ def text_over(expression: Scalar, pairs: Pairs) -> str | None:
 
 
 def written(expression: Scalar) -> str:
-    """The tree itself: different ones can have the same SQL, and sqlglot's comparison ignores the case of names."""
+    """The tree itself: different ones can have the same SQL, and sqlglot's comparison ignores the case of names.
+
+    DATE '2024-01-01' is a CAST of another class than the CAST that it is written out as.
+    """
+    if any(type(node) is exp.Cast for node in expression.find_all(exp.Cast)):
+        expression = expression.transform(lambda node: exp.TryCast(**node.args) if type(node) is exp.Cast else node)
     return repr(expression)
 
 
@@ -132,13 +139,19 @@ def _same_conditions(old: Scalar | None, new: Scalar | None, pairs: Pairs) -> bo
 
 def _projections(old: Project, new: Project, pairs: Pairs) -> Pairs:
     """Π keeps every row: the outputs that both compute are shared."""
-    known = {written(e): name for name, e in old.outputs}
-    return _outputs(known, new.outputs, pairs)
+    return _outputs(old.outputs, new.outputs, pairs)
 
 
-def _outputs(known: Mapping[str, str], new: Iterable[tuple[str, Scalar]], pairs: Pairs) -> dict[str, str]:
-    texts = ((name, text_over(e, pairs)) for name, e in new)
-    return {name: known[text] for name, text in texts if text is not None and text in known}
+def _outputs(old: Outputs, new: Outputs, pairs: Pairs) -> dict[str, str]:
+    """The outputs of the new node that the old one has, rather in the same place than in another one."""
+    listed = [(name, written(e)) for name, e in old]
+    known = {text: name for name, text in listed}
+    found = {}
+    for place, (name, e) in enumerate(new):
+        text = text_over(e, pairs)
+        if text is not None and text in known:
+            found[name] = listed[place][0] if place < len(listed) and listed[place][1] == text else known[text]
+    return found
 
 
 def _filters(old: Filter, new: Filter, pairs: Pairs) -> Pairs | None:
@@ -154,8 +167,7 @@ def _aggregates(old: Aggregate, new: Aggregate, pairs: Pairs) -> Pairs | None:
     """γ by the same columns has the same groups, whatever else it computes of them."""
     if len(old.keys) != len(new.keys) or {pairs.get(key) for key in new.keys} != set(old.keys):
         return None
-    known = {written(e): name for name, e in old.outputs}
-    return {**{key: pairs[key] for key in new.keys}, **_outputs(known, new.outputs, pairs)}
+    return {**{key: pairs[key] for key in new.keys}, **_outputs(old.outputs, new.outputs, pairs)}
 
 
 def _unions(old: UnionAll, new: UnionAll, sides: list[Pairs]) -> Pairs:

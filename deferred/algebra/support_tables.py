@@ -12,6 +12,7 @@ from deferred.algebra.operators.scan import Scan
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.operators.union_all import united
 from deferred.algebra.plan import Keys, Plan, replaced
+from deferred.algebra.program import Upkeep
 from deferred.algebra.scalar import all_true, column, same
 from deferred.algebra.strategy import OVER_KEPT, RECOMPUTED, Keeping, Stateful, Strategy
 
@@ -65,16 +66,20 @@ def looked_up(plan: Plan, keys: Keys | None) -> Plan:
 def rows_at_new_cut(d: Differentiator, node: Plan, stored: Stored, keys: Keys | None) -> Plan:
     """The rows that a support table holds at s_c: the moved rows, and the stored rows that have not moved."""
     assert d.has_delta(node), "a node's change comes before its new state"
-    upkeep = d.supports.get(stored.name)
+    return moved(stored, d.supports.get(stored.name), keys)
+
+
+def moved(stored: Stored, upkeep: Upkeep | None, keys: Keys | None) -> Plan:
+    """The same rows, for a table that moves so, or does not move."""
     if upkeep is None:
         return looked_up(stored, keys)
     rows = looked_up(upkeep.rows, keys)
     if not upkeep.keys:
         return rows
     unmoved = looked_up(stored, keys)
-    for moved in (upkeep.rows, upkeep.gone):
-        if moved is not None:
-            unmoved = without_keys_of(unmoved, moved, upkeep.keys)
+    for touched in (upkeep.rows, upkeep.gone):
+        if touched is not None:
+            unmoved = without_keys_of(unmoved, touched, upkeep.keys)
     return united([unmoved, rows], stored.columns)
 
 

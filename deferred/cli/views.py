@@ -65,20 +65,21 @@ def drop(name: ViewName, as_json: Json = False) -> None:
 
 @app.command()
 def plan(as_json: Json = False) -> None:
-    """Show what apply would do with each view: nothing, create, change and how."""
+    """Show what apply would do with each view: nothing, create, change, refuse, and how or why."""
     from deferred.maintenance import files
     from deferred.sql.viewfile import load_views
 
     with opened("Comparing views with their files") as warehouse:
         folder = warehouse.settings.views_folder
-        planned = files.plan(warehouse, load_views(folder))
+        planned, refused = files.plan(warehouse, load_views(folder))
 
     def show() -> None:
         terminal.table(None, ("view", "outcome", "how"), [(p.view, p.outcome, p.how) for p in planned])
         if not planned:
             terminal.say(f"There is no view file in {folder}: write NAME.sql, with CREATE MATERIALIZED VIEW NAME AS …")
 
-    terminal.answer({"views": planned}, as_json, show)
+    terminal.answer({"views": planned, **errors_of(refused)}, as_json, show)
+    exit_with(refused)
 
 
 @app.command()

@@ -11,7 +11,8 @@ the new definition (`settle`).
 | from the view | MV and its pending batches | the new rows are some of the old ones, or other columns of them |
 | from kept rows | MV or support tables, and tables for what they lack | another join, one less along a key and a \
 reference, HAVING, LIMIT, aggregate |
-| difference | the rows that only one of the two queries has | another WHERE, or another branch of a UNION ALL |
+| difference | what the rows that only one of the two queries has change, by the delta rules | another WHERE, or other \
+branches of a UNION, anywhere in the query |
 | recomputed | the base tables | otherwise |
 
 Whatever the way, the support tables of the new definition are made of the old ones where they can be (`carrying`).
@@ -28,6 +29,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 
 from deferred.algebra.bags import (
+    COUNT,
     call,
     column,
     merge_nothing,
@@ -35,12 +37,13 @@ from deferred.algebra.bags import (
     net,
     overwrite,
     select,
-    signed,
     union_all,
     written_out,
 )
+from deferred.algebra.editing import Edit, Typed, edited, was
 from deferred.algebra.nested import extends
 from deferred.algebra.plan import Plan
+from deferred.algebra.program import run
 from deferred.algebra.types import Columns, as_read, is_padded
 from deferred.errors import DeferredError, InvalidInputError
 from deferred.log import ledger
@@ -48,13 +51,13 @@ from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import shared, support
-from deferred.maintenance.carrying import carried
-from deferred.maintenance.definition import Definition, query
+from deferred.maintenance.carrying import carried, kept_rows
+from deferred.maintenance.definition import Definition, Pinned, outputs, query, rows_at
 from deferred.maintenance.following import followed
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
 from deferred.maintenance.promises import checks
-from deferred.maintenance.rounds import computed
+from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import altered, confirm, settled
 from deferred.maintenance.view_tables import (
@@ -72,8 +75,9 @@ from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.altered_query import Difference, OfView, compared, normal_form, renamed
+from deferred.sql.altered_query import OfView, compared, marked, normal_form, renamed
 from deferred.sql.dialect import delta_table
+from deferred.sql.render import Renderer
 
 
 @dataclass(frozen=True)
@@ -159,20 +163,40 @@ class FromOldRows(Way):
 
 @dataclass(frozen=True)
 class ByDifference(Way):
-    """∇MV and ΔMV, and the rows that only the new or only the old query has, at s_i."""
+    """∇MV and ΔMV, and Q_new − Q_old at s_i: the rows that one query lacks go up by the delta rules, like changed ones.
 
-    added: tuple[Definition, ...]
-    removed: tuple[Definition, ...]
+    `both` is the definition in which the two are marked; the support tables of the old one move to the new one.
+    """
+
+    both: Definition
+    edit: Edit
     name: ClassVar[str] = "difference"
 
+    def computed(
+        self, view: ViewRecord, old: Definition, cut: Cut, temporaries: Temporaries, tell: Callable[[str], None]
+    ) -> tuple[Definition, Mapping[str, Plan]]:
+        """Run the program: the definition with its results, and what the new support tables hold."""
+        kept = kept_rows(view, old)
+        assert kept is not None, "the way is chosen only if the old rows are there"
+        both = replace(self.both, kept=kept)
+        stored = {name: rows_at(both, contents, cut) for name, contents in self.edit.supports.items()}
+        leaves = Pinned(replace(both, supports=stored), cut.versions)
+        renderer = Renderer(leaves, small_changes=False)
+        machine = SparkMachine(renderer, leaves.steps, temporaries, both.column_types, tell=tell)
+        moves = run(self.edit.program.steps, machine).moves(self.edit.program)
+        for result_ in leaves.steps.values():
+            temporaries.ready(result_)
+        before = {was(name): rows for name, rows in stored.items()}
+        return replace(both, kept={**kept, **before}, supports=stored, results=leaves.steps), self.edit.moved(moves)
+
     def changes(self, job: Altering) -> exp.Query | None:
-        names = [name for name, _ in job.view.columns]
-        assert job.view.propagated is not None
-        cut = replace(job.cut, versions={**job.view.propagated.versions, **job.cut.versions})
-        parts = [_pending(job)]
-        for definitions_, times in ((self.added, 1), (self.removed, -1)):
-            parts += [signed(query(part, job.view.columns, cut), names, times) for part in definitions_]
-        return union_all(parts)
+        result_ = self.edit.program.result
+        if result_ is None:
+            return _pending(job)
+        leaves = Pinned(job.definition, job.cut.versions, steps=dict(job.definition.results))
+        rows = Renderer(leaves, small_changes=False).query(result_)
+        change = select([*outputs(self.both, job.view.columns), column(COUNT)], rows)
+        return union_all([_pending(job), change])
 
 
 def _pending(job: Altering) -> exp.Query:
@@ -302,7 +326,13 @@ def _job(
     context: Context, view: ViewRecord, new: Prepared, way: Way, cut: Cut, temporaries: Temporaries, work: Work
 ) -> tuple[Altering, Mapping[str, Plan]]:
     """The new definition over what is kept at s_i and with its recursions computed; and rows of its support tables."""
-    kept = None if isinstance(way, FromBaseTables) else carried(view, definitions.load(context, view), new.definition)
+    old = definitions.load(context, view)
+    if isinstance(way, ByDifference):
+        assert view.propagated is not None
+        cut = replace(cut, versions={**view.propagated.versions, **cut.versions})
+        definition, moved = way.computed(view, old, cut, temporaries, work.tell)
+        return Altering(context, view, new, definition, cut, temporaries), moved
+    kept = None if isinstance(way, FromBaseTables) else carried(view, old, new.definition)
     kept = None if kept is None else kept.materialized(cut, temporaries)
     definition = computed(kept.definition if kept else new.definition, cut, temporaries, work.tell)
     return Altering(context, view, new, definition, cut, temporaries), kept.supports if kept else {}
@@ -361,8 +391,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return FromBaseTables("The view's log is lost.")
     if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
         return FromBaseTables("The view reads a CHAR column, whose values are padded where they are compared.")
-    cut = _cut_of(context, view, new)
-    if cut is None:
+    if _cut_of(context, view, new) is None:
         return FromBaseTables("A table was not known at the time to which the view's changes are computed.")
     found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
     kept = carried(view, old, new.definition)
@@ -374,10 +403,10 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
         if tuple(context.engine.columns(outputs)) == tuple(new.columns):
             return FromOldRows("The new columns follow from those of the view.", found)
-    if isinstance(found, Difference) and view.columns == new.columns and (kept is None or kept.tables):
-        parts = _defined(context, found)
-        if parts is not None:
-            return ByDifference(_why(found), *parts)
+    if view.columns == new.columns and (kept is None or kept.tables):
+        by_difference = _difference(context, view, old, new.definition)
+        if by_difference is not None:
+            return by_difference
     if kept is not None:
         assert view.propagated is not None
         for promise, rows in checks(old, kept.relied, view.propagated):
@@ -390,27 +419,24 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     return FromBaseTables("The types of the columns change.")
 
 
-def _why(found: Difference) -> str:
-    told = [
-        f"{word} {'; '.join(queries)}"
-        for word, queries in (("Added:", found.added), ("Removed:", found.removed))
-        if queries
-    ]
-    return " ".join(told)
-
-
-def _defined(context: Context, found: Difference) -> tuple[tuple[Definition, ...], tuple[Definition, ...]] | None:
-    """The queries of a difference, bound; None where one of them has no plan, or a recursion, which takes rounds."""
+def _difference(context: Context, view: ViewRecord, old: Definition, new: Definition) -> ByDifference | None:
+    """The change from the old query to the new one, None where more than conditions and branches is another."""
+    sql = None if old.declared is not None or new.declared is not None else marked(old.sql, new.sql)
+    if sql is None or kept_rows(view, old) is None:
+        return None
     try:
-        parts = [
-            tuple(definitions.define(context, sql, strict=True) for sql in queries)
-            for queries in (found.added, found.removed)
-        ]
+        both = definitions.define(context, sql, strict=True, maintain=view.options.maintain)
     except DeferredError:
         return None
-    if any(part.is_recursive for each in parts for part in each):
-        return None
-    return parts[0], parts[1]
+    same = frozenset(
+        name
+        for name, table in both.tables.items()
+        if all(name not in each.tables or each.tables[name].id == table.id for each in (old, new))
+    )
+    before, after, marked_ = (Typed(each.plan, each.column_types) for each in (old, new, both))
+    edit = edited(before, after, marked_, same)
+    why = "Only what other conditions and branches add or remove is computed, and goes up by the delta rules."
+    return None if edit is None else ByDifference(why, both, edit)
 
 
 def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:

@@ -70,14 +70,9 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     found = sharing.shared(new.plan)
     if not found:
         return _over_the_view(view, old, new, sharing)
-    if states is None:
+    rows = kept_rows(view, old)
+    if rows is None:
         return None
-    rows: dict[str, exp.Query] = {}
-    for name, (node, strategy) in kept_nodes(old.plan).items():
-        stored = next(leaf for leaf in strategy.past(node, None).walk() if isinstance(leaf, Stored))
-        table = delta_table(support_path(view.workings, name), states[name].version)
-        held = select(map(column, [*stored.columns, BATCH, GONE]), table)
-        rows[kept_before(name)] = current_rows(stored, states[name], held)
     shared: dict[str, Shared] = {}
     for node in inputs_first(new.plan):
         name = node.strategy.support if isinstance(node.strategy, Keeping) else ""
@@ -89,6 +84,20 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     if supports.keys() != kept_nodes(new.plan).keys():
         return None
     return Carried(replace(new, kept=rows).with_plan(plan), supports)
+
+
+def kept_rows(view: ViewRecord, old: Definition) -> dict[str, exp.Query] | None:
+    """The rows of the old support tables at s_i, by the names under which plans read them; None where they are gone."""
+    states = support.held_at(view, old, view.propagated_batch)
+    if states is None:
+        return None
+    rows: dict[str, exp.Query] = {}
+    for name, (node, strategy) in kept_nodes(old.plan).items():
+        stored = next(leaf for leaf in strategy.past(node, None).walk() if isinstance(leaf, Stored))
+        table = delta_table(support_path(view.workings, name), states[name].version)
+        held = select(map(column, [*stored.columns, BATCH, GONE]), table)
+        rows[kept_before(name)] = current_rows(stored, states[name], held)
+    return rows
 
 
 def _rows_at_hand(

@@ -50,7 +50,7 @@ class Definition:
     whole: str | None = None
     results: Mapping[str, exp.Table] = field(default_factory=dict)
     """Where the rows of its recursions are, once they are computed at a cut."""
-    supports: Mapping[str, exp.Table] = field(default_factory=dict)
+    supports: Mapping[str, exp.Expr] = field(default_factory=dict)
     """Where its support tables are, if its plan reads them instead of computing their rows."""
     kept: Mapping[str, exp.Query] = field(default_factory=dict)
     """Rows that an earlier definition has kept, where its plan reads them."""

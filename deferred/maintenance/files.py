@@ -41,23 +41,35 @@ class Planned:
     how: str = ""
 
 
-def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[Planned]:
-    """What `apply` would do with each view file, and which views have none; nothing is written."""
-    found = [_planned(warehouse, view) for view in views]
+def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> tuple[list[Planned], dict[str, DeferredError]]:
+    """What `apply` would do with each view file, and which views have none; and what it would refuse.
+
+    Nothing is written.
+    """
+    outcomes = {view.name: apply(warehouse, view, dry_run=True) for view in views}
+    new = [view for view in views if outcomes[view.name] is Outcome.TO_CREATE]
+    how: dict[str, str | DeferredError] = {**warehouse.plan_creation(new)} if new else {}
+    for view in views:
+        if outcomes[view.name] in (Outcome.TO_ALTER, Outcome.TO_REPLACE):
+            how[view.name] = _way(warehouse, view)
+    refused = {name: told for name, told in how.items() if isinstance(told, DeferredError)}
+    found = [
+        Planned(name, Outcome.REFUSED if name in refused else outcome, str(how.get(name, "")))
+        for name, outcome in outcomes.items()
+    ]
     named = {view.name.casefold() for view in views}
     rest = [view.name for view in warehouse.views() if view.name.casefold() not in named]
-    return [*found, *(Planned(name, Outcome.WITHOUT_FILE, "stays, unless apply --drop is used") for name in rest)]
+    found += [Planned(name, Outcome.WITHOUT_FILE, "stays, unless apply --drop is used") for name in rest]
+    return found, refused
 
 
-def _planned(warehouse: Warehouse, view: ViewFile) -> Planned:
-    outcome = apply(warehouse, view, dry_run=True)
-    if outcome not in (Outcome.TO_ALTER, Outcome.TO_REPLACE):
-        return Planned(view.name, outcome)
+def _way(warehouse: Warehouse, view: ViewFile) -> str | DeferredError:
+    """How a view would be changed, or why it cannot be."""
     try:
         way = warehouse.plan_alteration(view.name, view.query, **_stated(view))
     except DeferredError as error:
-        return Planned(view.name, Outcome.REFUSED, str(error))
-    return Planned(view.name, outcome, f"{way.name}. {way.reason}")
+        return error
+    return f"{way.name}. {way.reason}"
 
 
 def drop_without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:

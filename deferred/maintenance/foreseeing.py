@@ -27,7 +27,7 @@ from deferred.maintenance.altering import (
     choose,
     prepared_for,
 )
-from deferred.maintenance.carrying import Carried, carried
+from deferred.maintenance.carrying import Carried, carried, kept_rows
 from deferred.maintenance.costs import TableSize
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
@@ -89,7 +89,8 @@ def foreseen(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -
         if isinstance(way, Nothing):
             return Foreseen(way.name, way.reason, (), ())
         old = definitions.load(context, view)
-        kept = None if isinstance(way, FromBaseTables) else carried(view, old, new.definition)
+        keeps = not isinstance(way, (FromBaseTables, ByDifference))
+        kept = carried(view, old, new.definition) if keeps else None
         reads = (*_base_tables(context, old, new.definition, way, kept), *_own_tables(view, old, way, kept))
         return Foreseen(way.name, way.reason, reads, tuple(_written(view, new.definition, way)))
 
@@ -97,7 +98,8 @@ def foreseen(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -
 def _base_tables(context: Context, old: Definition, new: Definition, way: Way, kept: Carried | None) -> Iterator[Part]:
     """The base tables that are read: for the rows of the view, and for the support tables that are made of none."""
     for_rows = _read_for_rows(new, way, kept)
-    made = [node for node, _ in kept_nodes(new.plan).values()] if kept is None else kept.supports.values()
+    made = [node for node, _ in kept_nodes(new.plan).values()] if kept is None else [*kept.supports.values()]
+    made = [*way.edit.supports.values()] if isinstance(way, ByDifference) else made
     for_kept = frozenset[str]().union(*map(tables_of, made))
     for name in sorted(for_rows | for_kept):
         how = "read at most" if isinstance(way, ByDifference) else "read"
@@ -110,7 +112,7 @@ def _read_for_rows(new: Definition, way: Way, kept: Carried | None) -> frozenset
     if isinstance(way, FromOldRows):
         return frozenset()
     if isinstance(way, ByDifference):
-        return frozenset[str]().union(*(tables_of(part.plan) for part in (*way.added, *way.removed)))
+        return frozenset[str]().union(*map(tables_of, way.edit.program.plans))
     if isinstance(way, FromKept) and kept is not None:
         return kept.tables
     return frozenset(new.tables)
@@ -119,6 +121,8 @@ def _read_for_rows(new: Definition, way: Way, kept: Carried | None) -> frozenset
 def _own_tables(view: ViewRecord, old: Definition, way: Way, kept: Carried | None) -> Iterator[Part]:
     """The tables of the view that are read: MV with its pending batches, and old support tables."""
     taken: Mapping[str, Any] = {} if kept is None else kept.definition.kept
+    if isinstance(way, ByDifference):
+        taken = kept_rows(view, old) or {}
     if isinstance(way, FromOldRows) or (isinstance(way, FromKept) and VIEW in taken):
         yield _part("the view itself", "read", costs.size_at(mv_path(view.location), view.columns))
     for name, (node, strategy) in kept_nodes(old.plan).items():

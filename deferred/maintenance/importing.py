@@ -20,6 +20,7 @@ from deferred.log.delta_log import DeltaLog
 from deferred.log.finding import plain
 from deferred.log.locating import locate
 from deferred.log.sources import source_of, trackable
+from deferred.maintenance.definition import refuse_early
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.showing import Listing, Result
 from deferred.maintenance.views import Prepared, prepared
@@ -29,6 +30,7 @@ from deferred.spark import bags
 from deferred.sql.dialect import quoted
 from deferred.sql.importing import Model, read_models
 from deferred.sql.pin import pinned, tables
+from deferred.sql.viewfile import ViewFile, tables_read
 
 INCREMENTAL, IN_PART, RECOMPUTED, REFUSED, SKIPPED = (
     "incremental",
@@ -86,6 +88,48 @@ def write(assessments: Sequence[Assessment], folder: Path) -> dict[str, str]:
             file.write_text(found.statement(), encoding="utf-8")
             outcomes[found.view] = f"written to {file}"
     return outcomes
+
+
+def foreseen(context: Context, views: Sequence[ViewFile]) -> dict[str, str | DeferredError]:
+    """How each view of some files, none of which is there, would be maintained, or why it would be refused.
+
+    The files come in the order in which they are applied, each after those that it reads. Nothing is created.
+    """
+    found: dict[str, str | DeferredError] = {}
+    names = {view.name.casefold() for view in views}
+    reading = {name for view in views for name in tables_read(view.query)}
+    with _scratch(context) as scratch:
+        for view in views:
+            new = [name for name in tables_read(view.query) if name in names]
+            try:
+                found[view.name] = _foreseen(scratch, view, new, view.name.casefold() in reading)
+            except DeferredError as error:
+                scratch.refused.add(view.name.casefold())
+                found[view.name] = error
+    return found
+
+
+def _foreseen(scratch: _Scratch, view: ViewFile, new: Sequence[str], is_read: bool) -> str:
+    """The strategies for a view over what is there and over the empty tables in the place of new views."""
+    context, sql = scratch.real, view.query
+    tracking.check_name(view.name, "view")
+    tracking.check_free(context, view.name)
+    for name in new:
+        if name in scratch.refused:
+            raise UnsupportedSQLError(f"It reads {name}, whose own file is refused.")
+    if new:
+        for path in tables(sql):
+            if path[0].casefold() not in new:
+                tracking.find(context, path)
+        context, sql = scratch.own, pinned(sql, lambda path: quoted(scratch.table(path)[0]))
+    elif not context.engine.started:
+        refuse_early(context, sql, view.options.refuses_recomputation, view.options.maintain)
+    settings = scratch.real.engine.settings()
+    with scratch.real.engine.meaning(settings):
+        found = prepared(context, sql, view.options, settings, serve=False)
+        if is_read:
+            scratch.make(view.name, found.columns)
+    return ": ".join(_how(found))
 
 
 class _Scratch:

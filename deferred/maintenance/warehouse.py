@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from deferred.maintenance.importing import Assessment
     from deferred.maintenance.recovery import Recovery
     from deferred.maintenance.verify import Verification
+    from deferred.sql.viewfile import ViewFile
 
 
 class Warehouse:
@@ -259,6 +260,13 @@ class Warehouse:
         Nothing is written.
         """
         return maintenance.foreseeing.foreseen(self._context, name, sql, options)
+
+    def plan_creation(self, files: Sequence[ViewFile]) -> dict[str, str | DeferredError]:
+        """Returns how each view of some view files would be maintained, or the error with which it would be refused.
+
+        They must be in the order in which they would be created. Nothing is.
+        """
+        return maintenance.importing.foreseen(self._context, files)
 
     def assess_views(self, path: str | os.PathLike[str], select: Sequence[str] = ()) -> Listing[Assessment]:
         """Returns how dbt's models, or queries in SQL files, would be maintained as views. Nothing is created.

@@ -5,15 +5,17 @@ Only what is surely right is found. `None` means that the new rows are computed 
 
 from __future__ import annotations
 
+import functools
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
-from deferred.algebra.bags import alias, call, column
+from deferred.algebra.bags import alias, column
+from deferred.algebra.editing import edit
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
@@ -32,25 +34,13 @@ class OfView:
     condition: exp.Expr | None
 
 
-@dataclass(frozen=True)
-class Difference:
-    """new = (old ∸ removed) ⊎ added, where each query reads only the rows by which the two differ."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-
-
-def compared(old: str, new: str, names: Sequence[str]) -> OfView | Difference | None:
-    """How the rows of a new query follow from those of the old one, whose columns have these names.
+def compared(old: str, new: str, names: Sequence[str]) -> OfView | None:
+    """How the rows of a new query follow from those of the old one alone, whose columns have these names.
 
     >>> compared("SELECT a, b FROM t", "SELECT a, b FROM t WHERE b = 1", ["a", "b"]).condition.sql()
     '"b" = 1'
-    >>> compared("SELECT a FROM t WHERE a > 3", "SELECT a FROM t WHERE a > 2", ["a"])
-    Difference(added=('SELECT a FROM t WHERE a > 2 AND (a <= 3 OR a IS NULL)',), removed=('SELECT a FROM t WHERE \
-a > 3 AND (a <= 2 OR a IS NULL)',))
     """
-    before, after = parse_query(without_comments(old)), parse_query(without_comments(new))
-    return _of_view(before, after, names) or _difference(before, after)
+    return _of_view(parse_query(without_comments(old)), parse_query(without_comments(new)), names)
 
 
 # ---- from the view alone
@@ -161,116 +151,6 @@ def _over(expression: exp.Expr, items: Mapping[str, str]) -> exp.Expr | None:
     return result
 
 
-# ---- the rows by which two queries differ
-
-
-def _difference(old: exp.Query, new: exp.Query) -> Difference | None:
-    clauses = [text(q.args["with_"]) if q.args.get("with_") else "" for q in (old, new)]
-    if clauses[0] != clauses[1]:
-        return None
-    before, after = _branches(old), _branches(new)
-    if before is None or after is None:
-        return None
-    texts = Counter(map(text, before))
-    kept = texts & Counter(map(text, after))
-    gone, come = _left(before, kept), _left(after, kept)
-    if len(gone) == len(come) == 1:
-        moved = _moved(gone[0], come[0])
-        if moved is not None:
-            added, removed = moved
-            return Difference(_queries(added, new), _queries(removed, old))
-    return Difference(_queries(come, new), _queries(gone, old)) if kept else None
-
-
-def _branches(query: exp.Query) -> list[exp.Query] | None:
-    """The queries of which a query is the UNION ALL, itself where it is none; None where their order matters."""
-    if not isinstance(query, exp.Union) or query.args.get("distinct"):
-        return [_without(query, "with_")]
-    if any(query.args.get(clause) for clause in (*_OTHERWISE, "by_name")):
-        return None
-    found: list[exp.Query] = []
-    for side in (query.this, query.expression):
-        inner = side.unnest() if isinstance(side, exp.Subquery) and not side.alias else side
-        listed = _branches(inner) if isinstance(inner, exp.Query) and not inner.args.get("with_") else None
-        if listed is None:
-            return None
-        found += listed
-    return found
-
-
-def _left(branches: Sequence[exp.Query], kept: Counter[str]) -> list[exp.Query]:
-    """The branches without those that are kept."""
-    rest, left = Counter(kept), []
-    for branch in branches:
-        if rest[text(branch)]:
-            rest[text(branch)] -= 1
-        else:
-            left.append(branch)
-    return left
-
-
-def _moved(old: exp.Query, new: exp.Query) -> tuple[list[exp.Query], list[exp.Query]] | None:
-    """What another condition adds and removes: σ[n ∧ ¬o](E) and σ[o ∧ ¬n](E), where *not* means false or unknown."""
-    if not (isinstance(old, exp.Select) and isinstance(new, exp.Select)) or not _is_plain(new):
-        return None
-    if not _same(_without(old, "where"), _without(new, "where")):
-        return None
-    if any(new.args.get(clause) for clause in (*_OTHERWISE, "group", "having", "distinct")):
-        return None
-    if any(is_aggregate(node) for item in new.expressions for node in item.walk()):
-        return None
-    return _only(new, old), _only(old, new)
-
-
-def _only(query: exp.Select, other: exp.Select) -> list[exp.Query]:
-    """The query for the rows that the other condition leaves out."""
-    where = other.args.get("where")
-    if where is None:
-        return []
-    mine = query.args.get("where")
-    shared = conjuncts(mine.this) if mine is not None else []
-    rest = _other(conjuncts(where.this), shared)
-    if not rest:
-        return []
-    left_out = exp.or_(*map(_not_true, rest), copy=False)
-    found = _without(query, "where")
-    assert isinstance(found, exp.Select)
-    some = exp.Paren(this=left_out) if isinstance(left_out, exp.Or) else left_out
-    return [found.where(all_true([*shared, some]), copy=False)]
-
-
-_INVERSE: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-}
-
-
-def _not_true(part: exp.Expr) -> exp.Expr:
-    """The condition that another one is false or unknown; of a column and a literal so that files can be skipped.
-
-    >>> _not_true(parse_query("SELECT 1 WHERE a > 3").args["where"].this).sql()
-    'a <= 3 OR a IS NULL'
-    """
-    inverse = _INVERSE.get(type(part))
-    if inverse is not None and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal):
-        other = inverse(this=part.this.copy(), expression=part.expression.copy())
-        return exp.or_(other, exp.Is(this=part.this.copy(), expression=exp.Null()), copy=False)
-    return exp.Not(this=call("COALESCE", part.copy(), exp.false()))
-
-
-def _queries(branches: Sequence[exp.Query], whole: exp.Query) -> tuple[str, ...]:
-    """Branches as queries of their own, with the common table expressions of the whole."""
-    clause = whole.args.get("with_")
-    for branch in branches:
-        if clause is not None:
-            branch.set("with_", clause.copy())
-    return tuple(map(text, branches))
-
-
 def _without(query: exp.Query, *clauses: str) -> exp.Query:
     copy = query.copy()
     for clause in clauses:
@@ -281,6 +161,156 @@ def _without(query: exp.Query, *clauses: str) -> exp.Query:
 def renamed(outputs: Sequence[exp.Expr], names: Sequence[str]) -> list[exp.Expr]:
     """Expressions under the names of the new columns."""
     return [alias(value.copy(), name) for value, name in zip(outputs, names, strict=True)]
+
+
+# ---- one text for both queries
+
+
+def marked(old: str, new: str) -> str | None:
+    """The new query in which conditions of WHERE and branches of a union are marked that only one of the two has.
+
+    Marks are read in the plan of that text (`algebra.editing`), which also tells whether it is that of both queries.
+    None where the two differ in anything else, or not at all.
+
+    >>> marked("SELECT COUNT(*) FROM t WHERE a > 3 AND b", "SELECT COUNT(*) FROM t WHERE a > 2 AND b")
+    "SELECT COUNT(*) FROM t WHERE b AND CASE WHEN a > 2 THEN TRUE WHEN a > 3 THEN FALSE ELSE '_deferred_edit' END"
+    """
+    before, after = parse_query(without_comments(old)), parse_query(without_comments(new))
+    found = None if _same(before, after) else _both(before, after)
+    return None if found is None else text(found)
+
+
+def _both(old: exp.Expr, new: exp.Expr) -> exp.Expr | None:
+    """One tree for two that differ in conditions and branches."""
+    if _same(old, new):
+        return new.copy()
+    if isinstance(old, (exp.Select, exp.Union)) and isinstance(new, (exp.Select, exp.Union)):
+        if isinstance(old, exp.Union) or isinstance(new, exp.Union):
+            return _both_unions(old, new)
+        return _both_selects(old, new)
+    return _part_by_part(old, new) if type(old) is type(new) else None
+
+
+def _part_by_part(old: exp.Expr, new: exp.Expr, *but: str) -> exp.Expr | None:
+    """A node with the same parts, of which those below may differ; without some parts."""
+    result = type(new)()
+    for name in dict.fromkeys([*new.args, *old.args]):
+        if name in but:
+            continue
+        mine, theirs = ([*v] if isinstance(v := q.args.get(name), list) else [v] for q in (old, new))
+        if len(mine) != len(theirs):
+            return None
+        parts: list[object] = []
+        for one, other in zip(mine, theirs, strict=True):
+            if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
+                part = _both(one, other)
+                if part is None:
+                    return None
+                parts.append(part)
+            elif (one or None) != (other or None):
+                return None
+            else:
+                parts.append(other)
+        result.set(name, parts if isinstance(new.args.get(name), list) else parts[0])
+    return result
+
+
+def _both_selects(old: exp.Select, new: exp.Select) -> exp.Select | None:
+    result = _part_by_part(old, new, "where")
+    if result is None:
+        return None
+    assert isinstance(result, exp.Select)
+    before, after = (conjuncts(q.args["where"].this) if q.args.get("where") else [] for q in (old, new))
+    shared = [part for part in after if part not in _other(after, before)]
+    gone, come = _other(before, after), _other(after, before)
+    if any(part.find(exp.Query) for part in (*gone, *come)):  # only what is asked in subqueries may differ
+        pairs = [_both(*pair) for pair in zip(gone, come, strict=False)]
+        if len(gone) != len(come) or None in pairs:
+            return None
+        shared += [part for part in pairs if part is not None]
+    elif gone or come:
+        if any(_links(part) for part in (*gone, *come)):
+            return None
+        shared.append(edit(all_true(come), all_true(gone)))
+    return result.where(*shared, copy=False) if shared else result
+
+
+def _links(part: exp.Expr) -> bool:
+    """Whether a condition may be what keeps a join from being a product."""
+    return isinstance(part, exp.EQ) and all(isinstance(side, exp.Column) for side in (part.this, part.expression))
+
+
+def _both_unions(old: exp.Query, new: exp.Query) -> exp.Query | None:
+    """The branches of both in one order; those that only one has are marked."""
+    kinds = {bool(query.args.get("distinct")) for query in (old, new) if isinstance(query, exp.Union)}
+    clauses: dict[str, exp.Expr] = {}
+    for name in ("with_", *_ARRANGING):
+        mine, theirs = old.args.get(name), new.args.get(name)
+        if mine is None and theirs is None:
+            continue
+        both = _both(mine, theirs) if mine is not None and theirs is not None else None
+        if both is None:
+            return None
+        clauses[name] = both
+    if len(kinds) > 1 or (clauses.keys() & set(_ARRANGING) and not isinstance(old, type(new))):
+        return None
+    distinct = kinds.pop()
+    before, after = (_set_branches(_without(query, "with_", *_ARRANGING), distinct) for query in (old, new))
+    branches = _merged(before, after)
+
+    def union(one: exp.Query, other: exp.Query) -> exp.Query:
+        return exp.Union(this=one, expression=other, distinct=distinct)
+
+    result = functools.reduce(union, branches)
+    for name, clause in clauses.items():
+        result.set(name, clause)
+    return result
+
+
+_ARRANGING = ("order", "limit", "offset")
+
+
+def _set_branches(query: exp.Query, distinct: bool) -> list[exp.Query]:
+    """The branches of a union of one kind, however they are nested."""
+    inner = query.unnest() if isinstance(query, exp.Subquery) and not query.alias else query
+    if any(inner.args.get(name) for name in ("with_", *_ARRANGING)):
+        return [query]
+    if not isinstance(inner, exp.Union) or bool(inner.args.get("distinct")) != distinct:
+        return [inner if isinstance(inner, exp.Select) else query]
+    return [*_set_branches(inner.this, distinct), *_set_branches(inner.expression, distinct)]
+
+
+def _merged(old: Sequence[exp.Query], new: Sequence[exp.Query]) -> list[exp.Query]:
+    """The branches of two unions in an order that is that of both."""
+    found: list[exp.Query] = []
+    matcher = SequenceMatcher(None, [text(q) for q in old], [text(q) for q in new], autojunk=False)
+    for _, i, j, k, m in matcher.get_opcodes():
+        gone, come = old[i:j], new[k:m]
+        pairs = [_both(*pair) for pair in zip(gone, come, strict=False)]
+        if len(gone) == len(come) and all(isinstance(pair, exp.Query) for pair in pairs):
+            found += [pair for pair in pairs if isinstance(pair, exp.Query)]
+        else:
+            found += [_only_in(query, False) for query in gone] + [_only_in(query, True) for query in come]
+    names = [item.alias_or_name for item in new[0].selects]
+    first = found[0]
+    if isinstance(first, exp.Select) and len(first.expressions) == len(names) and all(names):
+        first.set("expressions", [alias(i.unalias(), n) for i, n in zip(first.expressions, names, strict=True)])
+    return found
+
+
+def _only_in(branch: exp.Query, new: bool) -> exp.Query:
+    """A branch that only one of the queries has."""
+    mark = edit(_truth(new), _truth(not new))
+    if isinstance(branch, exp.Select) and not any(branch.args.get(name) for name in _ARRANGING):
+        aggregates = any(is_aggregate(node) for item in branch.expressions for node in item.walk())
+        grouped = branch.args.get("group")
+        if (_groups_by_names(grouped) and grouped.expressions) if grouped else not aggregates:
+            return branch.where(mark)
+    return exp.select("*").from_(branch.subquery("_deferred_branch")).where(mark)
+
+
+def _truth(value: bool) -> exp.Boolean:
+    return exp.true() if value else exp.false()
 
 
 # ---- the same plan

@@ -11,6 +11,8 @@ from sqlglot import exp
 
 from deferred.algebra.bags import call
 from deferred.algebra.operators import (
+    ANTI,
+    LEFT,
     Distinct,
     Filter,
     Generate,
@@ -82,6 +84,7 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     for branch in branches:
         if _names(branch, label):
             relation = binder.query(branch, inside)
+            relation = replace(relation, plan=_without_padding(binder, relation.plan))
             _refuse_cycles(relation.plan, reference, every)
             plan = _cast(binder, relation, names, types, label)
             derived.append(
@@ -241,8 +244,8 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
         label = reference.label
         raise InvalidSQLError(
             f"The recursion {label} goes through {through}: {label} → {through} → {label}. Only joins, filters, "
-            f"expressions, and semi and anti joins with other tables may stand between {label} and itself; put the "
-            f"rest above it, or into a common table expression before it."
+            f"expressions, and semi, anti and outer joins with other tables that keep its rows may stand between "
+            f"{label} and itself; put the rest above it, or into a common table expression before it."
         )
 
     def visit(node: Plan) -> bool:
@@ -273,6 +276,26 @@ def _refuse_cycles(plan: Plan, reference: Reference, every: bool) -> None:
         raise InvalidSQLError(
             f"A branch of the recursion {reference.label} uses its name for something else; rename that."
         )
+
+
+def _without_padding(binder: Binder, plan: Plan) -> Plan:
+    """E ⟕ F = (E ⋈ F) ⊎ Π[NULL](E ▷ F), where E has the rows of X and F is another table.
+
+    Both parts are monotone in X: a row of E is padded or not by what F holds, whatever else X holds.
+    """
+
+    def split(node: Plan) -> Plan:
+        kept = isinstance(node, OuterJoin) and node.kind == LEFT and _is_recursive(node.left)
+        if not kept or not isinstance(node, OuterJoin) or _is_recursive(node.right):
+            return node
+        matched = pick(Join((node.left, node.right), node.condition), node.columns)
+        alone = OuterJoin(node.left, node.right, ANTI, node.condition)
+        nulls = (exp.cast(exp.Null(), binder.column_types[c], dialect="spark") for c in node.right.columns)
+        padding = zip(node.right.columns, nulls, strict=True)
+        padded = Project(alone, (*((c, column(c)) for c in node.left.columns), *padding))
+        return UnionAll((matched, padded), node.columns)
+
+    return transformed(plan, split)
 
 
 def _is_recursive(plan: Plan) -> bool:

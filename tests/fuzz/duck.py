@@ -316,6 +316,10 @@ class Database(ReadableLeaves):
         """Run the delta program alone: the support tables stay as they are."""
         program = self._program(bound, frozenset(changed))
         self.ran = run(program.steps, self)
+        return self.result(program)
+
+    def result(self, program: Program) -> Counter[Row]:
+        """The net signed change that a program has computed, whose steps have run."""
         if program.result is None:
             return Counter()
         return netted(self.connection.execute(self.renderer.render(program.result)).fetchall())

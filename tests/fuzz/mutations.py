@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from sqlglot import exp
@@ -10,15 +10,28 @@ from sqlglot import exp
 from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.sql.dialect import ViewSQL, parse_query
 
+Edit = Callable[[exp.Query, Random], exp.Query]
 
-def mutated(sql: str, random: Random, edits: int) -> str:
+
+def mutated(sql: str, random: Random, edits: int, kinds: Sequence[Edit] | None = None) -> str:
     """A query with some edits; an edit for which a clause is missing is none, and another one is tried."""
     query = parse_query(sql)
     for _ in range(edits):
         before, tries = query.sql(dialect=ViewSQL), 0
         while query.sql(dialect=ViewSQL) == before and tries < 10:
-            query, tries = random.choice(EDITS)(query, random), tries + 1
+            query, tries = random.choice(kinds or EDITS)(query, random), tries + 1
     return query.sql(dialect=ViewSQL)
+
+
+def summed(sql: str) -> str:
+    """Groups over a query by its first column, so that its conditions and branches are below them."""
+    query = parse_query(sql)
+    names = [f"of_{place}" for place in range(len(query.selects))]
+    if any(item.is_star for item in query.selects):
+        return sql
+    listed = ", ".join(names)
+    values = "".join(f", MAX({name}) AS most_{name}" for name in names[1:])
+    return f"SELECT of_0, COUNT(*) AS n{values} FROM ({sql}) AS below({listed}) GROUP BY of_0"
 
 
 def _selects(query: exp.Query) -> list[exp.Select]:
@@ -52,6 +65,34 @@ def widened(query: exp.Query, random: Random) -> exp.Query:
         rest = conjunction(parts)
         select.set("where", None if rest is None else exp.Where(this=rest))
         break
+    return query
+
+
+def filtered_below(query: exp.Query, random: Random) -> exp.Query:
+    """Another condition anywhere below: in a subquery, a common table expression or a branch."""
+    selects = list(query.find_all(exp.Select))
+    select = random.choice(selects[1:] or selects)
+    if select.args.get("where") is not None and random.random() < 0.6:
+        widened(select, random)
+    else:
+        narrowed(select, random)
+    return query
+
+
+def another_set_branch(query: exp.Query, random: Random) -> exp.Query:
+    """A branch more of a UNION, or one less; anywhere."""
+    unions = [union for union in query.find_all(exp.Union) if union.args.get("distinct")]
+    if not unions:
+        return query
+    union = random.choice(unions)
+    if random.random() < 0.5 and isinstance(union.this.unnest(), exp.Union):
+        union.set("this", union.this.unnest().this)
+        return query
+    branch = random.choice(_selects(union) or [None])
+    if branch is not None and not any(branch.args.get(c) for c in ("order", "limit", "offset", "with_")):
+        more = exp.Union(this=union.this, expression=union.expression, distinct=True)
+        union.set("this", more)
+        union.set("expression", widened(branch.copy(), random))
     return query
 
 
@@ -204,8 +245,12 @@ def another_join(query: exp.Query, random: Random, tables: Mapping[str, Sequence
     return query
 
 
-EDITS = (
-    *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered),
+BELOW: Sequence[Edit] = (filtered_below, filtered_below, another_set_branch)
+"""Edits of what is below groups."""
+
+EDITS: Sequence[Edit] = (
+    *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered, reordered),
     *(another_aggregate, another_aggregate, other_groups, more_or_fewer),
-    *(computed_otherwise, computed_otherwise, written_otherwise, join_removed),
+    *(filtered_below, filtered_below, another_set_branch),
+    *(computed_otherwise, computed_otherwise, written_otherwise, written_otherwise, join_removed),
 )

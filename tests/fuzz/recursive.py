@@ -53,6 +53,9 @@ STEPS = {
     "join with an outer join": (
         "SELECT x.a, o.c FROM x JOIN (SELECT f.a, u.c FROM f LEFT JOIN u ON f.b = u.b) o ON x.b = o.a"
     ),
+    "left join": "SELECT x.a, u.c FROM x LEFT JOIN u ON x.b = u.b",
+    "left join, then an inner one": "SELECT COALESCE(u.c, x.a), e.b FROM x LEFT JOIN u ON x.a = u.b JOIN e ON e.a = x.b",
+    "right join on two conditions": "SELECT COALESCE(f.b, x.a), x.b FROM f RIGHT JOIN x ON f.a = x.b AND f.b > x.a",
     "without loops": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a AND e.a <> e.b",
     "either end": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a OR x.a = e.b",
     "to nothing": "SELECT x.a, CASE WHEN x.b = 2 THEN NULL ELSE x.b END FROM x",

@@ -181,7 +181,7 @@ def _alter(wh: Warehouse) -> None:
 
 
 def _alter_by_difference(wh: Warehouse) -> None:
-    wh.alter_view("bag", "SELECT a, s FROM r WHERE b IS NOT NULL OR a = 1")
+    wh.alter_view("v", GROUPS.replace(" GROUP BY", " WHERE r.s <> 'y' GROUP BY"))
 
 
 def _event(op: str, key: int, state: str, position: int) -> str:
@@ -253,7 +253,7 @@ OPERATIONS: dict[str, Operation] = {
     "alter, recomputed": Operation(lambda wh: wh.alter_view("v", "SELECT s, COUNT(*) AS n FROM r GROUP BY s")),
     "drop": Operation(lambda wh: wh.drop_view("gone"), views=()),
     "alter": Operation(_alter),
-    "alter, by the difference": Operation(_alter_by_difference, views=("bag",)),
+    "alter, by the difference below groups": Operation(_alter_by_difference),
     "track, by timestamps": Operation(
         lambda wh: wh.track("again", _path(wh, "original"), key=["a"], log="timestamps", updated_at="at"), views=()
     ),

@@ -16,7 +16,16 @@ from tests.reliability.results import Results
 READING = frozenset(
     {
         *("open", "close", "tasks", "spark", "tables", "base_tables", "transactions", "views", "view", "find_view"),
-        *("suggest_log", "positions", "log", "commits", "irrelevant_commits", "plan_alteration", "assess_views"),
+        *(
+            "suggest_log",
+            "positions",
+            "log",
+            "commits",
+            "irrelevant_commits",
+            "plan_alteration",
+            "plan_creation",
+            "assess_views",
+        ),
         *("read", "read_history", "diff", "verify", "explain", "explain_briefly", "status", "metrics", "is_fresh"),
         *("operation", "history"),
     }

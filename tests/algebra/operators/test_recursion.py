@@ -152,6 +152,30 @@ def test_a_recursion_without_an_end_is_stopped_with_its_rows(union: str) -> None
     db.close()
 
 
+CYCLES = {
+    "a loop": (((1, 1),), "(1,) → (1,)"),
+    "three rows": (((1, 2), (2, 3), (3, 1)), "(1,) → (2,) → (3,) → (1,)"),
+    "what leads to it and what it leads to": (((1, 5), (5, 6), (6, 5), (6, 2), (2, 3)), "(5,) → (6,) → (5,)"),
+    "with a way around": (((1, 2), (2, 3), (2, 4), (3, 5), (4, 5), (5, 1)), "(2,) → … → (5,) → (1,) → (2,)"),
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_the_rows_of_a_cycle_are_named(name: str) -> None:
+    edges, cycle = CYCLES[name]
+    query = (
+        "WITH RECURSIVE x(n) MAX RECURSION LEVEL 9 AS (SELECT 1 UNION ALL SELECT t.b FROM x JOIN t ON x.n = t.a) "
+        "SELECT * FROM x"
+    )
+    db = Database(SCHEMAS)
+    db.replace("t", Counter(edges))
+    with pytest.raises(EndlessRecursionError) as stopped:
+        db.evaluate(db.bind(query))
+    db.close()
+    _, shown = str(stopped.value).split("go round in a cycle: ")
+    assert shown.split(". Remove")[0] == cycle
+
+
 def test_the_limit_of_a_bag_is_that_of_its_levels_wherever_a_change_begins() -> None:
     query = (
         "WITH RECURSIVE x(n) MAX RECURSION LEVEL 4 AS (SELECT 1 UNION ALL SELECT t.b FROM x JOIN t ON x.n = t.a) "
