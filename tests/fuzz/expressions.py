@@ -311,8 +311,15 @@ class Expressions(Choices):
             ("lag", f"LAG({value}) OVER {where}"),
             ("lead", f"LEAD({value}, 2) OVER {where}"),
             ("first_value", f"FIRST_VALUE({value}) OVER {where}"),
+            ("last_value", f"LAST_VALUE({value}) OVER ({partition}{order} {frame})"),
+            ("nth_value", f"NTH_VALUE({value}, 2) OVER {where}"),
         ]
-        if type_ != BOOLEAN:
+        if type_ == BOOLEAN:
+            choices += [
+                ("percent_rank", f"PERCENT_RANK() OVER ({partition}{some}) < 0.5"),
+                ("cume_dist", f"CUME_DIST() OVER ({partition}{some}) < 0.5"),
+            ]
+        else:
             choices += [
                 ("whole partition", f"MAX({value}) OVER ({whole})"),
                 ("running sum", f"MIN({value}) OVER ({partition}{some})"),
@@ -327,6 +334,10 @@ class Expressions(Choices):
                 ("running sum", f"CAST(SUM({value}) OVER ({partition}{some}) AS BIGINT)"),
                 ("whole partition", f"COUNT({value}) OVER ({whole})"),
             ]
+        numbers = [c.ref for c in columns if c.type == INT]
+        if type_ == INT and numbers:
+            near = f"ORDER BY {self.random.choice(numbers)} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING"
+            choices.append(("range of values", f"COUNT({value}) OVER ({partition}{near})"))
         construct, call = self.random.choice(choices)
         self.saw(construct)
         return call

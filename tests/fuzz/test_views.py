@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from deferred.algebra.window_functions import REGISTRY
 from tests.fuzz.aggregates import ARGUMENTS, calls, exact
 from tests.fuzz.case import FAMILIES, Case, Change
 from tests.fuzz.check import Failure, check, report, script, shrink, smaller_queries
@@ -52,6 +53,10 @@ def test_every_construct_occurs(family: str, occurring: Counter[str]) -> None:
 def test_every_construct_of_spark_occurs() -> None:
     occurring = sum((spark_case_of(seed)[1] for seed in range(250)), start=Counter[str]())
     assert [construct for construct in CONSTRUCTS if not occurring[construct]] == []
+
+
+def test_every_window_function_has_its_place_in_random_views() -> None:
+    assert {function.names[0] for function in REGISTRY.values()} <= set(FAMILIES["windows"])
 
 
 def test_every_exact_aggregate_has_its_place_in_random_views() -> None:

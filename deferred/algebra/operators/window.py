@@ -160,7 +160,7 @@ def _with_ties_broken(window: exp.Window, columns: Sequence[str]) -> exp.Window:
     function = function_of(window)
     ties = Ties.SEEN_IN_ROWS if function is None else function.ties
     seen = ties is Ties.SEEN or (ties is Ties.SEEN_IN_ROWS and _counts_rows(window))
-    if not seen:
+    if not seen or (function is None and window.args.get("order") is None and _has_all_rows(window)):
         return window
     result = window.copy()
     order = result.args.get("order") or exp.Order()
@@ -173,6 +173,12 @@ def _counts_rows(window: exp.Window) -> bool:
     """Whether the frame is one of ROWS, not of RANGE."""
     spec = window.args.get("spec")
     return spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS"
+
+
+def _has_all_rows(window: exp.Window) -> bool:
+    """Whether the frame is the whole partition; an aggregate to which the order matters has an ORDER BY even so."""
+    spec = window.args["spec"]
+    return spec.args.get("start") == "UNBOUNDED" and spec.args.get("end") == "UNBOUNDED"
 
 
 # ---- the reference: what a window function gives each row of one partition

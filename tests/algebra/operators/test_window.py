@@ -170,3 +170,13 @@ def test_ties_are_broken_by_the_rows_own_values(function: str, partition: str) -
 @pytest.mark.parametrize("partition", ["", "PARTITION BY a"])
 def test_rows_without_an_order_are_taken_in_that_of_their_values(function: str, partition: str) -> None:
     follows_on_reference(bound(OVER.format(function.format(partition))))
+
+
+def test_an_aggregate_of_all_rows_needs_no_order() -> None:
+    """A column whose values have no order, such as a map, may be beside it."""
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    plan = bound(OVER.format(f"COUNT(*) OVER (PARTITION BY a {frame}) + SUM(b) OVER (PARTITION BY a ROWS 1 PRECEDING)"))
+    (node,) = (node for node in plan.walk() if isinstance(node, Window))
+    (_, whole), (_, near) = node.with_ties_broken
+    assert whole.args.get("order") is None
+    assert near.args["order"] is not None
