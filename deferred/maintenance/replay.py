@@ -9,8 +9,9 @@ from datetime import datetime
 from sqlglot import exp
 
 from deferred.algebra.bags import alias, call, change_columns, column, described, difference, select, signed
+from deferred.errors import InvalidInputError
 from deferred.log.context import Context
-from deferred.log.delta_log import is_delta
+from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.log.lease import lease
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.base_logs import cut_at, synced_tables
@@ -57,12 +58,17 @@ def _write(
     if of == "changes":
         change, count = change_columns(view.columns)
         extra += [(change, "string"), (count, "bigint")]
+    names = [name for name, _ in [*view.columns, *extra]]
     if not is_delta(path):
         bags.create(context.engine, path, [*view.columns, *extra])
+    elif (held := [name for name, _ in DeltaLog(path).columns]) != names:
+        raise InvalidInputError(
+            f"The history table of view {view.name} has the columns {', '.join(held)}, those of an earlier definition. "
+            f"Move its folder {path} away, or remove it: then replay begins a new one."
+        )
     table = delta_table(path)
     moment = cast(exp.Literal.string(until.isoformat()), "timestamp")
     at_moment = exp.EQ(this=column(AS_OF), expression=moment)
-    names = [name for name, _ in [*view.columns, *extra]]
     outputs = [alias(moment.copy(), AS_OF) if name == AS_OF else column(name) for name in names]
     with _step(context, view, definition, work) as step:
         context.engine.write(exp.Insert(this=table, where=at_moment, expression=select(outputs, step)))

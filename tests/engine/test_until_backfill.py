@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from deferred import DeferredError, Warehouse
+from deferred.errors import InvalidInputError
 from deferred.log.delta_log import DeltaLog
 from tests.engine.conftest import with_copies
 from tests.engine.support import assert_fresh, bag, make, recomputed, refused
@@ -161,3 +162,20 @@ def test_a_view_of_the_same_name_begins_a_history_of_its_own(history: History) -
         assert bag(wh.read_history("twice").drop("_as_of")) == wanted
         wh.drop_view("twice")
         assert not Path(view.location).exists()
+
+
+def test_a_history_has_the_columns_of_one_definition(history: History) -> None:
+    wh, moments = history
+    first, second, third = (when for when, _ in moments[:3])
+    wh.create_view("renamed", "SELECT a FROM r")
+    wh.replay("renamed", first, second, second - first)
+    kept = bag(wh.read_history("renamed"))
+    for sql in ("SELECT b FROM r", "SELECT a, b FROM r"):
+        wh.alter_view("renamed", sql)
+        with refused(InvalidInputError, "renamed", "a, _as_of", "begins a new one"):
+            wh.replay("renamed", first, second, second - first)
+        assert bag(wh.read_history("renamed")) == kept
+    wh.alter_view("renamed", "SELECT a FROM r WHERE a = 1")
+    wh.replay("renamed", second, third, third - second)
+    assert bag(wh.read_history("renamed").where("a = 2")) <= kept
+    wh.drop_view("renamed")
