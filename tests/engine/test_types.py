@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from deferred import DeferredError
-from deferred.errors import UnsupportedSQLError
-from tests.engine.support import assert_fresh, bag, make, refused
+from tests.engine.support import assert_fresh, bag, make
 
 TYPES: dict[str, list[str]] = {
     "BOOLEAN": ["true", "false"],
@@ -266,43 +265,3 @@ def test_floating_point_in_windows_is_the_same_whatever_the_order(warehouse: Any
         wh.verify("v")
     rows = wh.read("v").collect()
     assert len({(row["g"], row["whole"]) for row in rows}) == len({row["g"] for row in rows})
-
-
-COLLATED = {
-    "SELECT s, COUNT(*) AS n FROM words GROUP BY s": "An aggregate over collated texts",
-    "SELECT DISTINCT s FROM words": "DISTINCT over collated texts",
-    "SELECT a, MIN(s) AS low FROM words GROUP BY a": "An aggregate over collated texts",
-    "SELECT a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY s) AS n FROM words": "A window",
-    "SELECT s FROM words INTERSECT SELECT s FROM other": "collated texts",
-    "SELECT MAX_BY(a, t COLLATE UTF8_LCASE) AS a FROM words": "An aggregate over collated texts",
-}
-"""Views that choose among texts which SQL equates, and what is said of each."""
-
-
-def test_views_that_choose_among_collated_texts_are_recomputed(warehouse: Any, tmp_path: Path) -> None:
-    """Of 'a' and 'A' Spark takes any: two computations of a group would not agree."""
-    wh = warehouse
-    columns = "a INT, t STRING, s STRING COLLATE UTF8_LCASE"
-    for name in ("words", "other"):
-        path = make(wh.spark, tmp_path / name, columns, "(1, 'x', 'a'), (1, 'X', 'A'), (2, 'y', 'b')")
-        wh.track(name, path)
-    for number, (sql, said) in enumerate(COLLATED.items()):
-        with refused(UnsupportedSQLError, said, "COLLATE UTF8_BINARY"):
-            wh.create_view("v", sql, refresh_policy="incremental_strict")
-        wh.create_view(f"v{number}", sql)
-        assert said in wh.explain(f"v{number}").reason
-    rows = "SELECT w.a, w.s, o.s AS t FROM words w JOIN other o ON w.s = o.s"
-    wh.create_view("rows", rows, refresh_policy="incremental_strict")
-    wh.create_view(
-        "folded",
-        "SELECT LOWER(s COLLATE UTF8_BINARY) AS s, COUNT(*) AS n FROM words GROUP BY ALL",
-        refresh_policy="incremental_strict",
-    )
-    wh.spark.sql(f"INSERT INTO delta.`{tmp_path / 'words'}` VALUES (2, 'z', 'B')")
-    wh.spark.sql(f"DELETE FROM delta.`{tmp_path / 'other'}` WHERE t = 'x'")
-    for name in ("rows", "folded"):
-        assert wh.refresh(name).strategy == "incremental"
-        assert_fresh(wh, name)
-        assert wh.verify(name).holds
-    assert wh.refresh("v0").strategy == "full"
-    assert {(row.s.lower(), row.n) for row in wh.read("v0").collect()} == {("a", 2), ("b", 2)}
