@@ -25,8 +25,8 @@ from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import functions, shared, support
 from deferred.maintenance import held as helds
-from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
@@ -106,6 +106,8 @@ class _Reading:
             supports = support.held_at(self.view, definition, state.batch)
             kept = shared.held_at(self.context, definition, state.cut)
             has_support = supports is not None and kept is not None
+            if functions.changed(self.context, self.view.definition):
+                return self._computed(definition)
             choice = choose(self.context, self.view, definition, logs, has_support=has_support)
             if logs.total and isinstance(choice.strategy, Recompute):
                 return self._computed(definition)

@@ -96,10 +96,13 @@ class Engine:
         conf: Mapping[str, str] | None = None,
         prepare: Callable[[SparkSession], None] | None = None,
         catalog: str | None = None,
+        own_function: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         session.check(master, remote)
         self._spark = spark
         self._prepare = prepare
+        self.own_function = own_function
+        """What a function is that the configuration names, by the name by which SQL calls it; None for all others."""
         self._prepared = False
         self._starting = threading.Lock()
         self._idle: dict[frozenset[tuple[str, str]] | None, list[SparkSession]] = {}
