@@ -42,6 +42,9 @@ OWN_SETTINGS = {
     "spark.sql.constraintPropagation.enabled": "false",
     # A commit with a mark makes Delta compute the state of the table's log, by default with 50 tasks: several seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # What is written is read at the driver, too, by readers that do not know the calendar of before 1582.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 """What every session of an operation has, whatever Spark it is a session of."""
 

@@ -306,3 +306,30 @@ def test_views_that_choose_among_collated_texts_are_recomputed(warehouse: Any, t
         assert wh.verify(name).holds
     assert wh.refresh("v0").strategy == "full"
     assert {(row.s.lower(), row.n) for row in wh.read("v0").collect()} == {("a", 2), ("b", 2)}
+
+
+def test_a_session_that_writes_old_calendars(warehouse: Any, tmp_path: Path) -> None:
+    """Days and times before 1582 that a job writes as Spark 2 did; the view's own files are read at the driver."""
+    wh = warehouse
+    modes = [f"spark.sql.parquet.{kind}RebaseModeInWrite" for kind in ("datetime", "int96")]
+    rows = "(1, DATE '0001-01-01', TIMESTAMP '0001-01-01 00:00:00Z'), (2, DATE '1582-10-04', TIMESTAMP '1500-02-10')"
+    try:
+        for mode in modes:
+            wh.spark.conf.set(mode, "LEGACY")
+        path = make(wh.spark, tmp_path / "old", "a INT, d DATE, t TIMESTAMP", rows)
+        wh.track("old", path)
+        wh.create_view("rows", "SELECT a, d, t FROM old")
+        wh.create_view("days", "SELECT d, COUNT(*) AS n, MIN(t) AS first FROM old GROUP BY d")
+        for statement in (
+            f"INSERT INTO delta.`{path}` VALUES (3, DATE '0001-01-01', TIMESTAMP '0001-01-01 00:00:01Z')",
+            f"DELETE FROM delta.`{path}` WHERE a = 1",
+        ):
+            wh.spark.sql(statement)
+            for name in ("rows", "days"):
+                wh.propagate(name)
+                wh.partial_refresh(name)
+                assert_fresh(wh, name)
+                assert wh.verify(name).holds
+    finally:
+        for mode in modes:
+            wh.spark.conf.unset(mode)
