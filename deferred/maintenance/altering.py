@@ -50,7 +50,7 @@ from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import shared, support
+from deferred.maintenance import functions, shared, support
 from deferred.maintenance.carrying import carried, kept_rows
 from deferred.maintenance.definition import Definition, Pinned, outputs, query, rows_at
 from deferred.maintenance.following import followed
@@ -385,6 +385,8 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return FromBaseTables("One of the definitions has no plan that could be compared.")
     if not same_settings:
         return FromBaseTables("The settings of the session are others than those under which the view was defined.")
+    if others := functions.changed(context, view.definition):
+        return FromBaseTables(functions.explained(others))
     if _is_same(old, view.columns, new):
         return Nothing("Both texts have the same plan.")
     if view.state != "active" or view.propagated is None:

@@ -19,9 +19,10 @@ from deferred.log.delta_log import DeltaLog
 from deferred.log.lease import Held
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import shared, support
+from deferred.maintenance import functions, shared, support
 from deferred.maintenance.base_logs import Logs, Size, net_logs, size, unread
 from deferred.maintenance.definition import Definition
+from deferred.maintenance.functions import Functions
 from deferred.maintenance.operation import Work
 from deferred.maintenance.relevance import Relevant, relevant
 from deferred.maintenance.rounds import RecomputeInstead
@@ -60,6 +61,9 @@ class Move:
     full: bool
     work: Work
     held: Held
+    functions: Functions
+    because: str | None = None
+    """Why it is recomputed where nobody asked for that."""
 
     @property
     def incrementally(self) -> bool:
@@ -81,7 +85,11 @@ def load(
     for source in tables:
         source_of(context, source).check_columns(definition.read_columns(source.name))
     assert view.propagated is not None
-    return Move(context, view, definition, view.propagated, cut, full, work, held)
+    own = functions.now(context, view)
+    others = functions.differing(view.definition.functions, own)
+    because = functions.explained(others) if others else None
+    work.warnings += [because] if because else []
+    return Move(context, view, definition, view.propagated, cut, full or bool(others), work, held, own, because)
 
 
 def append(move: Move) -> str | None:
@@ -144,6 +152,7 @@ def _computed(move: Move, logs: Logs, choice: Choice | None, temporaries: Tempor
     if choice is None:
         has_support = supports.states is not None and kept is not None
         choice = choose(context, view, definition, logs, move.full, has_support=has_support)
+        choice = choice if move.because is None else replace(choice, reason=move.because)
     job = Job(
         context,
         view,
@@ -213,6 +222,9 @@ def _write_batch(move: Move, change: Change, temporaries: Temporaries, batch: in
     if change.replaces or work.rows_deleted or work.rows_inserted:
         confirm(path, "propagate", work.id)
     propagated_to(context, view, details, [move.held.lease])
+    known = context.metadata.views.by_id(view.id).definition
+    if known.functions != move.functions:  # after the batch: without it the rows are still those of the old functions
+        context.metadata.views.update(view.id, [move.held.lease], definition=replace(known, functions=move.functions))
 
 
 def _tagged(rows: pa.Table, names: Sequence[str], batch: int) -> pa.Table:

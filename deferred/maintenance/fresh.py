@@ -24,8 +24,8 @@ from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
 from deferred.log.sources import source_of
 from deferred.maintenance import definition as definitions
+from deferred.maintenance import functions, shared, support
 from deferred.maintenance import held as helds
-from deferred.maintenance import shared, support
 from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
@@ -96,7 +96,8 @@ class _Reading:
         definition = definitions.load(self.context, self.view)
         for source in self.tables:
             source_of(self.context, source).check_columns(definition.read_columns(source.name))
-        if state is None or not definition.has_plan:
+        redefined = functions.changed(self.context, self.view.definition)
+        if state is None or redefined or not definition.has_plan:
             return self._computed(definition)
         pushed = self._pushed(definition)
         expected = size(self.context, definition, state.cut, self.cut)

@@ -53,10 +53,14 @@ def engine_of(settings: Settings, spark: SparkSession | None) -> Engine:
         object_store.learn(session.settings_of(spark))
         functions.register(spark, settings.functions, settings.base_folder)
 
+    def own_function(name: str) -> str | None:
+        return functions.described(settings.functions, settings.base_folder, name)
+
     if spark is not None:
         object_store.learn(session.settings_of(spark))
     running = server.find(settings.local_folder) if spark is None and not settings.spark_remote else None
     if running is not None:
-        return Engine(None, None, running.remote, prepare=prepare)
+        return Engine(None, None, running.remote, prepare=prepare, own_function=own_function)
     catalog = str(server.catalog_in(settings.local_folder))
-    return Engine(spark, settings.spark_master, settings.spark_remote, settings.spark_conf, prepare, catalog)
+    master, remote = settings.spark_master, settings.spark_remote
+    return Engine(spark, master, remote, settings.spark_conf, prepare, catalog, own_function)

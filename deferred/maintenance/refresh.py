@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -179,7 +180,7 @@ def rebuild(context: Context, name: str) -> Operation:
     The remedy for a lost log, and for tables of the view that are gone or damaged: none of their rows is read.
     """
     from deferred.maintenance import definition as definitions
-    from deferred.maintenance import shared, support
+    from deferred.maintenance import functions, shared, support
     from deferred.maintenance.rounds import at_cut
     from deferred.maintenance.strategies import RECOMPUTE
 
@@ -200,6 +201,7 @@ def rebuild(context: Context, name: str) -> Operation:
             definition = definitions.load(context, view)
             for source in tables:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
+            own = functions.now(context, view)
             with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
                 batch = view.propagated_batch + 1
                 shared.correct(context, definition, cut)
@@ -218,5 +220,6 @@ def rebuild(context: Context, name: str) -> Operation:
                 propagated_batch=batch,
                 state="active",
                 problem=None,
+                definition=replace(context.metadata.views.by_id(view.id).definition, functions=own),
             )
         return result(context, work)

@@ -68,10 +68,12 @@ def choosing(context: Context) -> AbstractContextManager[Held]:
     return lease(context, "shared tables", "The choice of shared auxiliary tables")
 
 
-def chosen(context: Context, definition: Definition, settings: Mapping[str, str]) -> Definition:
+def chosen(
+    context: Context, definition: Definition, settings: Mapping[str, str], functions: Mapping[str, str]
+) -> Definition:
     """The definition with its auxiliary tables in shared ones: those of other views that contain them, or new ones.
 
-    Conditions mean the same only under the same settings.
+    Conditions mean the same only under the same settings, and where functions have not changed since.
     """
     if not definition.has_plan or not definition.is_self_maintained:
         return definition
@@ -80,6 +82,7 @@ def chosen(context: Context, definition: Definition, settings: Mapping[str, str]
         for view in context.metadata.views.all()
         for remembered in _definitions(view)
         if remembered.settings == settings
+        and all(functions.get(name, known) == known for name, known in (remembered.functions or {}).items())
         for table in remembered.shared.values()
     ]
     found: dict[str, Shared] = {}

@@ -30,7 +30,7 @@ from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.transactions import recover_all
 from deferred.maintenance import definition as definitions
-from deferred.maintenance import promises
+from deferred.maintenance import functions, promises
 from deferred.maintenance.base_logs import base_tables, net_logs
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.following import catch_up
@@ -129,6 +129,7 @@ def _verification(context: Context, name: str) -> Verification:
     view = context.metadata.views.get(name)
     with propagating(context, view) as held:
         view = usable(settled(context, context.metadata.views.get(name)))
+        functions.changed(context, view.definition)  # so that none is taken from an earlier operation
         definition = definitions.load(context, view)
         with context.engine.temporaries() as temporaries:
             checks = _checks(context, view, definition, temporaries)

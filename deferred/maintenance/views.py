@@ -19,10 +19,11 @@ from deferred.log.lease import lease
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.sources.view_table import ViewTable
 from deferred.log.transactions import recover
-from deferred.maintenance import costs, shared, support
+from deferred.maintenance import costs, functions, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.following import catch_up
+from deferred.maintenance.functions import Functions
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import location_of, mv_path
@@ -60,10 +61,13 @@ class Prepared:
     sources: Sequence[TableRecord]
     cut: Cut
     settings: Mapping[str, str]
+    functions: Functions
 
     def remembered(self) -> RememberedDefinition:
         """What is kept of the query with the view."""
-        return self.definition.remembered(_notes(self.definition), _key(self.definition, self.columns), self.settings)
+        key = _key(self.definition, self.columns)
+        remembered = self.definition.remembered(_notes(self.definition), key, self.settings)
+        return replace(remembered, functions=self.functions)
 
 
 def prepared(
@@ -74,6 +78,8 @@ def prepared(
     `serve` makes the tables that it reads ready to be followed; without it nothing at all is written.
     """
     strict = options.refuses_recomputation
+    if functions.called(sql):
+        context.engine.begin_anew()
     definition = definitions.define(context, sql, strict, maintain=options.maintain)
     for source in definition.tables.values() if serve else ():
         source_of(context, source).serve()
@@ -84,7 +90,9 @@ def prepared(
     definition = _agreeing(definition, columns, strict)
     if strict:
         _refuse_recomputation(definition)
-    return Prepared(shared.chosen(context, definition, settings), columns, sources, cut, settings)
+    own = functions.described(context, sql)
+    definition = shared.chosen(context, definition, settings, own)
+    return Prepared(definition, columns, sources, cut, settings, own)
 
 
 def _create(context: Context, name: str, sql: str, options: ViewOptions) -> ViewRecord:

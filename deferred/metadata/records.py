@@ -202,6 +202,9 @@ class RememberedDefinition:
     """What filling the view has taken; None where the model of its cost had nothing to say."""
     shared: Mapping[str, SharedTable] = field(default_factory=dict)
     """The shared tables of which auxiliary tables are parts, by the names of these."""
+    functions: Mapping[str, str] | None = None
+    """What each function was that a user has defined and the query calls, when the view's rows were computed; None if
+    an earlier version created it, which did not keep that."""
 
     def to_json(self) -> dict[str, Any]:
         """The definition as JSON values."""
@@ -219,6 +222,7 @@ class RememberedDefinition:
             "alteration": None if self.alteration is None else self.alteration.to_json(),
             "filled": None if self.filled is None else self.filled.to_json(),
             "shared": {name: table.to_json() for name, table in self.shared.items()},
+            "functions": None if self.functions is None else dict(self.functions),
         }
 
     @classmethod
@@ -242,6 +246,7 @@ class RememberedDefinition:
             None if value.get("alteration") is None else Alteration.from_json(value["alteration"]),
             None if value.get("filled") is None else Filling.from_json(value["filled"]),
             {name: SharedTable.from_json(table) for name, table in (value.get("shared") or {}).items()},
+            value.get("functions"),
         )
 
 

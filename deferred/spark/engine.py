@@ -42,6 +42,9 @@ OWN_SETTINGS = {
     "spark.sql.constraintPropagation.enabled": "false",
     # A commit with a mark makes Delta compute the state of the table's log, by default with 50 tasks: several seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # What is written is read at the driver, too, by readers that do not know the calendar of before 1582.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 """What every session of an operation has, whatever Spark it is a session of."""
 
@@ -96,10 +99,13 @@ class Engine:
         conf: Mapping[str, str] | None = None,
         prepare: Callable[[SparkSession], None] | None = None,
         catalog: str | None = None,
+        own_function: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         session.check(master, remote)
         self._spark = spark
         self._prepare = prepare
+        self.own_function = own_function
+        """What a function is that the configuration names, by the name by which SQL calls it; None for all others."""
         self._prepared = False
         self._starting = threading.Lock()
         self._idle: dict[frozenset[tuple[str, str]] | None, list[SparkSession]] = {}
@@ -170,6 +176,16 @@ class Engine:
             scope.session = self._take(scope.settings)
         with session.settings(scope.session, settings or {}):
             yield scope.session
+
+    def begin_anew(self) -> None:
+        """Let the statements of this thread have a session that none had before, unless they have begun.
+
+        A session goes on with the functions that it has once looked up, whatever others make of them meanwhile.
+        """
+        scope = self._scope
+        if scope is None or scope.session is None:
+            for own in self._idle.pop(None if scope is None else scope.settings, []):
+                session.close(own)
 
     @property
     def _scope(self) -> _Scope | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +23,23 @@ def register(spark: SparkSession, functions: Mapping[str, str], folder: Path) ->
         spark.udf.register(name, _load(name, where, folder))
 
 
+def described(functions: Mapping[str, str], folder: Path, called: str) -> str | None:
+    """What a function is, as JSON: its place, and a hash of its module as it was loaded. None for any other name.
+
+    >>> described({"tax": "shop.functions:tax"}, Path(), "`other`") is None
+    True
+    """
+    for name, where in functions.items():
+        if called.strip("`").casefold() == name.casefold():
+            returns = _load(name, where, folder).returnType.simpleString()
+            return json.dumps({"Class": where, "Returns": returns, "Body": _TEXTS[where.partition(":")[0]]})
+    return None
+
+
+_TEXTS: dict[str, str] = {}
+"""A hash of each module when it was loaded: its file may be another one since."""
+
+
 def _load(name: str, where: str, folder: Path) -> Any:
     from pyspark import cloudpickle
 
@@ -35,6 +55,8 @@ def _load(name: str, where: str, folder: Path) -> Any:
         ) from error
     finally:
         sys.path[:] = before
+    if module_name not in _TEXTS:
+        _TEXTS[module_name] = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
     function = getattr(module, attribute, None)
     if not (callable(function) and hasattr(function, "returnType") and hasattr(function, "asNondeterministic")):
         raise ConfigurationError(

@@ -265,3 +265,30 @@ def test_floating_point_in_windows_is_the_same_whatever_the_order(warehouse: Any
         wh.verify("v")
     rows = wh.read("v").collect()
     assert len({(row["g"], row["whole"]) for row in rows}) == len({row["g"] for row in rows})
+
+
+def test_a_session_that_writes_old_calendars(warehouse: Any, tmp_path: Path) -> None:
+    """Days and times before 1582 that a job writes as Spark 2 did; the view's own files are read at the driver."""
+    wh = warehouse
+    modes = [f"spark.sql.parquet.{kind}RebaseModeInWrite" for kind in ("datetime", "int96")]
+    rows = "(1, DATE '0001-03-01', TIMESTAMP '0001-03-01 00:00:00Z'), (2, DATE '1582-10-04', TIMESTAMP '1500-02-10')"
+    try:
+        for mode in modes:
+            wh.spark.conf.set(mode, "LEGACY")
+        path = make(wh.spark, tmp_path / "old", "a INT, d DATE, t TIMESTAMP", rows)
+        wh.track("old", path)
+        wh.create_view("rows", "SELECT a, d, t FROM old")
+        wh.create_view("days", "SELECT d, COUNT(*) AS n, MIN(t) AS first FROM old GROUP BY d")
+        for statement in (
+            f"INSERT INTO delta.`{path}` VALUES (3, DATE '0001-03-01', TIMESTAMP '0001-03-01 00:00:01Z')",
+            f"DELETE FROM delta.`{path}` WHERE a = 1",
+        ):
+            wh.spark.sql(statement)
+            for name in ("rows", "days"):
+                wh.propagate(name)
+                wh.partial_refresh(name)
+                assert_fresh(wh, name)
+                assert wh.verify(name).holds
+    finally:
+        for mode in modes:
+            wh.spark.conf.unset(mode)
