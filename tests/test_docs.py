@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -60,13 +61,19 @@ def test_the_notebook_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert list(history["kind"]) == ["verify", "partial_refresh", "propagate"]
 
 
-def test_the_example_of_the_warehouse_runs(spark: Any, tmp_path: Path) -> None:
-    """The one in its docstring, over a table with three of tea."""
+def test_the_examples_of_the_warehouse_run(spark: Any, tmp_path: Path) -> None:
+    """Those in its docstring and in those of its methods, one after the other, over a table with three of tea."""
     spark.createDataFrame([("tea", 3)], "item STRING, quantity INT").write.format("delta").save(str(tmp_path / "sales"))
-    names = {"Warehouse": Warehouse, "spark": spark, "folder": tmp_path}
-    (example,) = doctest.DocTestFinder(recurse=False).find(Warehouse, "Warehouse", globs=names)
-    assert len(example.examples) > 5
-    assert doctest.DocTestRunner().run(example).failed == 0
+    names: dict[str, Any] = {"Warehouse": Warehouse, "spark": spark, "folder": tmp_path}
+    documented = [("Warehouse", Warehouse), *((n, m) for n, m in vars(Warehouse).items() if inspect.isfunction(m))]
+    finder, runner, run = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(), 0
+    for name, documented_ in documented:
+        for example in finder.find(documented_, name, globs=names):
+            example.globs = names  # what one example makes is there for the next
+            run += len(example.examples)
+            assert runner.run(example, clear_globs=False).failed == 0, name
+    assert run >= 25
+    names["wh"].close()
 
 
 def test_every_example_in_a_docstring_runs(pytestconfig: pytest.Config) -> None:

@@ -166,11 +166,20 @@ class Warehouse:
         return Listing(self._context.metadata.tables.all())
 
     def base_tables(self) -> Listing[TableRecord]:
-        """The tables that were tracked; the views' own tables are not among them."""
+        """The tables that were tracked; the views' own tables are not among them.
+
+        >>> [table.name for table in wh.base_tables()]
+        ['sales']
+        """
         return Listing(record for record in self.tables() if is_tracked(record))
 
     def transaction(self) -> transactions.Transaction:
-        """Several changes of several tables: one timestamp, all or nothing for every view."""
+        """Several changes of several tables: one timestamp, all or nothing for every view.
+
+        >>> with wh.transaction() as tx:
+        ...     tx.insert("sales", [("tea", 1), ("cake", 1)])
+        ...     tx.delete("sales", "quantity = 3")
+        """
         return transactions.Transaction(self._context, partial(following.follow, self._context))
 
     def transactions(self) -> Listing[TransactionRecord]:
@@ -209,7 +218,11 @@ class Warehouse:
         return maintenance.reading.positions(self._context)
 
     def log(self, table_name: str, since: Any = None, until: Any = None) -> DataFrame:
-        """Returns the net base log of a table since a time or since tracking: rows deleted (▼) and inserted (▲)."""
+        """Returns the net base log of a table since a time or since tracking: rows deleted (▼) and inserted (▲).
+
+        >>> wh.log("sales").count()
+        4
+        """
         return maintenance.reading.net_log(self._context, table_name, since, until)
 
     def commits(self, table_name: str, since: Any = None, until: Any = None) -> Listing[LedgerEntry]:
@@ -235,7 +248,11 @@ class Warehouse:
         refresh_on_read: bool = False,
         maintain: str = "auto",
     ) -> ViewRecord:
-        """Create a materialized view of a query, filled with its rows at the current cut."""
+        """Create a materialized view of a query, filled with its rows at the current cut.
+
+        >>> wh.create_view("kinds", "SELECT DISTINCT item FROM sales", refresh_policy="incremental_strict").name
+        'kinds'
+        """
         options = ViewOptions(
             scenario, refresh_policy, propagate_every, refresh_every, policy, target_lag, refresh_on_read, maintain
         )
@@ -251,6 +268,9 @@ class Warehouse:
 
         Only the difference of the definitions is computed where it can be told. Readers see the old rows or the new
         ones; if anything fails, the view stays as it is.
+
+        >>> wh.alter_view("kinds", "SELECT DISTINCT item FROM sales WHERE quantity > 0").strategy
+        'difference'
         """
         return maintenance.altering.alter(self._context, name, sql, options)
 
@@ -258,6 +278,9 @@ class Warehouse:
         """Returns how `alter_view` would do it: the name of the way, why, what it reads and what it writes.
 
         Nothing is written.
+
+        >>> wh.plan_alteration("kinds", "select distinct item from sales where quantity > 0").name
+        'nothing'
         """
         return maintenance.foreseeing.foreseen(self._context, name, sql, options)
 
@@ -281,7 +304,11 @@ class Warehouse:
         maintenance.views.drop(self._context, self.view(name))
 
     def views(self) -> Listing[ViewRecord]:
-        """Returns all views, by name."""
+        """Returns all views, by name.
+
+        >>> [view.name for view in wh.views()]
+        ['kinds', 'sold']
+        """
         return Listing(self._context.metadata.views.all())
 
     def view(self, name: str) -> ViewRecord:
@@ -296,15 +323,28 @@ class Warehouse:
         """Compute what has changed into the differential tables; readers notice nothing.
 
         With `full`, by recomputing the view and taking the difference: the same change, another way.
+
+        >>> done = wh.propagate("sold")
+        >>> done.rows_deleted, done.rows_inserted
+        (1, 2)
         """
         return following.propagate(self._context, view, _moment(until), full)
 
     def partial_refresh(self, view: str) -> Operation:
-        """Apply the differential tables to the view: one small commit."""
+        """Apply the differential tables to the view: one small commit.
+
+        >>> wh.partial_refresh("sold").state
+        'succeeded'
+        """
         return following.partial_refresh(self._context, view)
 
     def refresh(self, view: str, until: Any = None, order: str = PROPAGATE_FIRST, full: bool = False) -> Operation:
-        """propagate and partial_refresh, in either order: the view then shows the current state."""
+        """propagate and partial_refresh, in either order: the view then shows the current state.
+
+        >>> wh.sql("INSERT INTO sales VALUES ('cake', 4)")
+        >>> wh.refresh("sold").rows_inserted
+        1
+        """
         return following.refresh(self._context, view, _moment(until), order, full)
 
     def side_by_side(
@@ -317,7 +357,11 @@ class Warehouse:
         return maintenance.together.on_views(self._context, views, work)
 
     def rebuild(self, view: str) -> Operation:
-        """Recompute a view from its tables as they are, in one atomic commit."""
+        """Recompute a view from its tables as they are, in one atomic commit.
+
+        >>> wh.rebuild("kinds").state
+        'succeeded'
+        """
         return following.rebuild(self._context, view)
 
     def backfill(self, view: str, start: Any, end: Any, step: Any) -> Listing[Operation]:
@@ -338,11 +382,19 @@ class Warehouse:
         With `fresh`, as they are at the current cut, without refreshing: (MV ∸ ∇MV) ⊎ ΔMV and the log's delta. With
         `as_of`, as they were at a time. `where` is a condition on the view's columns: only what those rows need is
         read. A plain read of a view with refresh_on_read refreshes it first if it is older than its target_lag.
+
+        >>> wh.sql("INSERT INTO sales VALUES ('cake', 1)")
+        >>> [wh.read("sold", fresh=fresh, where="item = 'cake'").first().items for fresh in (False, True)]
+        [5, 6]
         """
         return maintenance.reading.rows(self._context, view, fresh, where, _moment(as_of))
 
     def diff(self, view: str) -> DataFrame:
-        """Returns the differential tables ∇MV and ΔMV, netted: changes computed and not yet applied."""
+        """Returns the differential tables ∇MV and ΔMV, netted: changes computed and not yet applied.
+
+        >>> wh.diff("sold").count()
+        0
+        """
         return maintenance.reading.pending_changes(self._context, view)
 
     def verify(self, view: str) -> Verification:
@@ -374,11 +426,19 @@ class Warehouse:
         return operation.by_id(self._context, operation_id)
 
     def history(self, view: str | None = None, limit: int = 50) -> Listing[Operation]:
-        """Returns the last operations, newest first."""
+        """Returns the last operations, newest first.
+
+        >>> [operation.kind for operation in wh.history("kinds", limit=2)]
+        ['rebuild', 'alter']
+        """
         return Listing(operation.recent(self._context, view, limit))
 
     def sql(self, statement: str) -> DataFrame | None:
-        """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction."""
+        """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction.
+
+        >>> wh.sql("SELECT SUM(items) AS items FROM fresh(sold)").first().items
+        9
+        """
         return maintenance.reading.run(self._context, statement, self.transaction)
 
     def recover(self) -> Recovery:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deferred import failpoints
 from deferred.errors import InvalidInputError
+from deferred.log import lease
 from tests.engine.support import Death, assert_fresh, bag, dying, make, mv, recomputed, refused, state_of
 
 pytestmark = pytest.mark.slow
@@ -141,11 +144,61 @@ def alteration(tables: Any) -> Any:
 NEW = "SELECT s, COUNT(*) AS n FROM r GROUP BY s"
 
 
+@pytest.fixture
+def announced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A warehouse that is opened after this announces the commits of its metadata database, too."""
+    monkeypatch.setenv(failpoints.VARIABLE, str(tmp_path / "effects"))
+
+
+@pytest.fixture
+def grouped(announced: None, tables: Any) -> Any:
+    wh = tables
+    wh.create_view("v", NEW, refresh_policy="incremental")
+    wh.sql("INSERT INTO r VALUES (7, 7, 'x')")
+    wh.propagate("v")
+    return wh
+
+
+def test_a_crash_at_any_effect_leaves_the_old_definition_or_the_new_one(
+    grouped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the effect at which the process dies on it makes no other one, and its leases are void."""
+    wh, new, found = grouped, NEW.replace("FROM r", "FROM r WHERE a > 1"), []
+    while True:
+        number, made = len(found) + 1, []
+
+        def reached(place: str, number: int = number, made: list[str] = made) -> None:
+            if threading.current_thread().daemon:
+                return
+            made.append(place)
+            if len(made) >= number:
+                raise Death
+
+        with monkeypatch.context() as patch:
+            patch.setattr(failpoints, "reached", reached)
+            patch.setattr(lease, "is_dead", lambda owner: True)
+            try:
+                assert wh.alter_view("v", new).strategy == "difference"
+                break
+            except Death:
+                pass
+        with monkeypatch.context() as patch:
+            patch.setattr(lease, "is_dead", lambda owner: True)
+            assert wh.verify("v").holds, made[number - 1]
+            found.append(wh.views()[0].sql)
+            if found[-1] == new:
+                wh.alter_view("v", NEW)
+    assert set(found) == {NEW, new}
+    assert found == sorted(found, key=[NEW, new].index)
+    wh.refresh("v")
+    assert_fresh(wh, "v")
+    wh.verify("v")
+
+
 @pytest.mark.parametrize(("where", "is_new"), [("Delta: replacement", False), ("the switch", True)])
 def test_a_crash_leaves_the_old_definition_or_the_new_one(
     alteration: Any, monkeypatch: pytest.MonkeyPatch, where: str, is_new: bool
 ) -> None:
-    from deferred import failpoints
     from deferred.maintenance import altering
 
     wh = alteration

@@ -64,7 +64,7 @@ class History:
 
     def __init__(self, wh: Any, folder: Path, scenario: str, seed: int, names: tuple[str, ...]) -> None:
         self.wh, self.scenario, self.seed, self.names = wh, scenario, seed, names
-        self.random = random.Random(seed)
+        self.random, self.reading = random.Random(seed), random.Random(seed)
         self.paths = {name: make(wh.spark, folder / name, columns) for name, columns in TABLES.items()}
         self.done: list[str] = []
         for name, path in self.paths.items():
@@ -206,10 +206,51 @@ class History:
                 self.read_fresh(self.names[(number // 2 - 1) % len(self.names)])
 
     def read_fresh(self, name: str) -> None:
-        """A fresh read is a recomputation; that of a view over a view, over its rows as they are."""
-        if name != "above":
-            found, wanted = bag(self.wh.read(name, fresh=True)), bag(recomputed(self.wh, VIEWS[name]))
-            assert found == wanted, f"{name}: too many {found - wanted}, missing {wanted - found}"
+        """A fresh read is a recomputation, also of some rows and at a time; of a view over a view, over its rows."""
+        if name == "above":
+            return
+        wanted = recomputed(self.wh, VIEWS[name])
+        where = self.some_rows(wanted)
+        assert_same(self.wh.read(name, fresh=True), wanted, name)
+        assert_same(self.wh.read(name, fresh=True, where=where), wanted.where(where), f"{name} where {where}")
+        found = self.moment(name)
+        if found is None:
+            return
+        moment, versions = found
+        wanted = recomputed(self.wh, VIEWS[name], versions)
+        assert_same(self.wh.read(name, as_of=moment), wanted, f"{name} as of {moment}")
+        chosen = self.wh.read(name, as_of=moment, where=where)
+        assert_same(chosen, wanted.where(where), f"{name} as of {moment} where {where}")
+
+    def some_rows(self, rows: Any) -> str:
+        """A condition on a column of a view, as a rule one that holds for a row of it."""
+        column = self.reading.choice(rows.columns)
+        values = [value for (value,) in rows.select(column).distinct().collect() if type(value) in (int, str)]
+        if not values or self.reading.random() < 0.3:
+            return f"{column} IS {self.reading.choice(['', 'NOT '])}NULL"
+        return f"{column} {self.reading.choice(['=', '<=>', '>=', '<>'])} {self.reading.choice(sorted(values))!r}"
+
+    def moment(self, name: str) -> tuple[Any, dict[str, int]] | None:
+        """The time of a commit to a table of a view, and the versions of its tables then; None without any commit."""
+        reads = self.wh.find_view(name).depends_on
+        tables = [table for table in self.wh.base_tables() if table.id in reads]
+        commits = {table.name: self.wh.commits(table.name) for table in tables}
+        begun = max((listed[0].timestamp for listed in commits.values() if listed), default=None)
+        if begun is None:
+            return None
+        moment = self.reading.choice(
+            [c.timestamp for listed in commits.values() for c in listed if c.timestamp >= begun]
+        )
+        versions = {table.name: table.first_version for table in tables}
+        for table, listed in commits.items():
+            then = [commit.version for commit in listed if commit.timestamp <= moment]
+            versions[table] = then[-1] if then else versions[table]
+        return moment, versions
+
+
+def assert_same(found: Any, wanted: Any, what: str) -> None:
+    too_many, missing = bag(found) - bag(wanted), bag(wanted) - bag(found)
+    assert (too_many, missing) == ({}, {}), f"{what}: too many and missing"
 
 
 @pytest.mark.parametrize(("scenario", "seed", "names"), HISTORIES, ids=lambda v: str(v))

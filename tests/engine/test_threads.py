@@ -1,4 +1,4 @@
-"""Several threads on one warehouse: writers, refreshes of the same and of different views, and readers."""
+"""Several threads on one warehouse: writers, refreshes of the same and of different views, an alteration, readers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ VIEWS = {
     "joined": "SELECT r.a, t.d FROM r JOIN t ON r.a = t.a",
     "grouped": "SELECT a, COUNT(*) AS n, SUM(b) AS b FROM r GROUP BY a",
 }
+ALTERED = "SELECT a, COUNT(*) AS n, SUM(b) AS b FROM r WHERE a > 1 GROUP BY a"
 
 
 def test_threads_share_a_warehouse(tables: Any) -> None:
@@ -25,6 +26,9 @@ def test_threads_share_a_warehouse(tables: Any) -> None:
     def refresh(view: str) -> None:
         assert wh.refresh(view).state in ("succeeded", "nothing")
 
+    def alter(view: str) -> None:
+        assert wh.alter_view(view, ALTERED).state == "succeeded"
+
     def read(_: int) -> None:
         pairs = wh.read("joined", fresh=True, where="a >= 10").collect()
         assert all(pair["a"] in (10, 11) for pair in pairs)
@@ -34,6 +38,7 @@ def test_threads_share_a_warehouse(tables: Any) -> None:
         running = [
             *(threads.submit(write, number) for number in (10, 11)),
             *(threads.submit(refresh, view) for view in ("joined", "grouped", "grouped")),
+            threads.submit(alter, "grouped"),
             threads.submit(read, 0),
         ]
         for done in running:
@@ -42,3 +47,5 @@ def test_threads_share_a_warehouse(tables: Any) -> None:
         wh.refresh(view)
         assert wh.verify(view).holds
     assert {row["a"] for row in wh.read("joined").collect()} == {1, 2, 10, 11}
+    assert wh.find_view("grouped").sql == ALTERED
+    assert {row["a"] for row in wh.read("grouped").collect()} == {2, 10, 11}
