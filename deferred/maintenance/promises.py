@@ -10,8 +10,10 @@ from sqlglot import exp
 from deferred.algebra.bags import call, column, select
 from deferred.algebra.program import DUPLICATE, NEW, Guard
 from deferred.algebra.selfmaintenance import Promises
+from deferred.errors import PromiseBrokenError
 from deferred.maintenance.definition import Definition
 from deferred.metadata import Cut
+from deferred.spark.engine import Engine
 from deferred.sql.dialect import delta_table
 
 EXAMPLES = 5
@@ -92,6 +94,19 @@ def checks(definition: Definition, promises: Promises, cut: Cut) -> Iterator[tup
                 known = exp.Not(this=exp.Is(this=column(name, "l"), expression=exp.Null()))
                 rows = rows.where(known, copy=False)
             yield f"{table}({', '.join(reference.columns)}) refers to {reference.table}", rows
+
+
+def require(engine: Engine, view: str, definition: Definition, cut: Cut) -> None:
+    """Refuse to compute a view that reads no base table later on from tables that break what it relies on.
+
+    Logs tell what breaks a promise from now on, not what has broken it already.
+    """
+    if definition.promises is None:
+        return
+    for promise, against in checks(definition, definition.promises, cut):
+        rows = engine.rows(against.limit(EXAMPLES))
+        if rows:
+            raise PromiseBrokenError(unkept(promise, view, [str(tuple(row)) for row in rows]))
 
 
 def _at(definition: Definition, table: str, cut: Cut) -> exp.Expr:

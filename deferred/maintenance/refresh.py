@@ -180,7 +180,7 @@ def rebuild(context: Context, name: str) -> Operation:
     The remedy for a lost log, and for tables of the view that are gone or damaged: none of their rows is read.
     """
     from deferred.maintenance import definition as definitions
-    from deferred.maintenance import functions, shared, support
+    from deferred.maintenance import functions, promises, shared, support
     from deferred.maintenance.rounds import at_cut
     from deferred.maintenance.strategies import RECOMPUTE
 
@@ -202,6 +202,7 @@ def rebuild(context: Context, name: str) -> Operation:
             for source in tables:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
             own = functions.now(context, view)
+            promises.require(context.engine, name, definition, cut)
             with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
                 batch = view.propagated_batch + 1
                 shared.correct(context, definition, cut)

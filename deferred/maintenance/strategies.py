@@ -22,7 +22,7 @@ from deferred.algebra.operators import Project
 from deferred.algebra.operators.in_view import VIEW
 from deferred.algebra.outline import outline
 from deferred.algebra.program import EXPOSED, Guard, Loop, Program, Run, Upkeep, run
-from deferred.algebra.selfmaintenance import Promises, described, tables_read
+from deferred.algebra.selfmaintenance import described, tables_read
 from deferred.algebra.selfmaintenance.autonomous import Autonomous
 from deferred.algebra.strategy import Recomputed
 from deferred.errors import DeferredError, PromiseBrokenError
@@ -33,7 +33,7 @@ from deferred.maintenance import costs, support
 from deferred.maintenance.base_logs import Logs
 from deferred.maintenance.costs import Cost, Situation
 from deferred.maintenance.definition import Definition, Pinned, output, outputs, query
-from deferred.maintenance.promises import EXAMPLES, broken, checks, exposed, undecided, unkept
+from deferred.maintenance.promises import EXAMPLES, broken, exposed, require, undecided
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
 from deferred.maintenance.view_tables import reached, support_path
@@ -395,10 +395,7 @@ class RecomputeChecked(Recompute):
     """The same for a view that needs no base table. What it relies on is looked for in the tables, not in the logs."""
 
     def run(self, job: Job) -> Change:
-        for promise, against in checks(job.definition, job.definition.promises or Promises(), job.cut):
-            rows = job.context.engine.rows(against.limit(EXAMPLES))
-            if rows:
-                raise PromiseBrokenError(unkept(promise, job.view.name, [str(tuple(row)) for row in rows]))
+        require(job.context.engine, job.view.name, job.definition, job.cut)
         return super().run(job)
 
 

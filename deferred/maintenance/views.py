@@ -19,7 +19,7 @@ from deferred.log.lease import lease
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.sources.view_table import ViewTable
 from deferred.log.transactions import recover
-from deferred.maintenance import costs, functions, shared, support
+from deferred.maintenance import costs, functions, promises, shared, support
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.following import catch_up
@@ -110,6 +110,7 @@ def _compute(context: Context, name: str, sql: str, options: ViewOptions, settin
     definition, columns, cut = new.definition, new.columns, new.cut
     location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
     begun = time.monotonic()
+    promises.require(context.engine, name, definition, cut)
     try:
         _fill(context, definition, columns, location, cut)
         filled = _filled(context, definition, time.monotonic() - begun)
