@@ -56,7 +56,7 @@ from deferred.maintenance.definition import Definition, Pinned, outputs, query, 
 from deferred.maintenance.following import followed
 from deferred.maintenance.making import make_differential, remove_folder
 from deferred.maintenance.operation import Operation, Work, recorded, result
-from deferred.maintenance.promises import checks
+from deferred.maintenance.promises import checks, require
 from deferred.maintenance.rounds import SparkMachine, computed
 from deferred.maintenance.scenarios import scenario_of
 from deferred.maintenance.settle import altered, confirm, settled
@@ -304,6 +304,8 @@ def _alter(
     with context.engine.temporaries() as temporaries:
         try:
             with work.phase("compute"):
+                if isinstance(way, FromBaseTables):
+                    require(context.engine, view.name, new.definition, cut)
                 job, known = _job(context, view, new, way, cut, temporaries, work)
                 make_differential(context.engine, workings, new.columns)
                 whole = replace(job.definition, bound=new.definition.bound)
