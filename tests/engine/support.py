@@ -6,8 +6,9 @@ The reference is Spark running the view's query over the base tables as they are
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from deferred import DeferredError
+from deferred import DeferredError, failpoints
+from deferred.log import lease
 from deferred.spark.engine import Engine
 
 FEED = "delta.enableChangeDataFeed"
@@ -135,3 +137,34 @@ def dying_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
     for name in ("commit", "append_rows", "rewrite_rows"):
         counted(name)
+
+
+def killed_at_each_effect(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[str]:
+    """Runs an operation again and again, each time up to one durable effect later: the names of these effects.
+
+    From the effect at which the process dies on it makes no other one, and its leases are void. It ends with a run
+    that nothing has stopped.
+    """
+    number, ended = 0, False
+    while not ended:
+        number, made = number + 1, list[str]()
+
+        def reached(place: str, last: int = number, made: list[str] = made) -> None:
+            if threading.current_thread().daemon:
+                return
+            made.append(place)
+            if len(made) >= last:
+                raise Death
+
+        with monkeypatch.context() as patch:
+            patch.setattr(failpoints, "reached", reached)
+            patch.setattr(lease, "is_dead", lambda owner: True)
+            try:
+                act()
+                ended = True
+            except Death:
+                pass
+        if not ended:
+            with monkeypatch.context() as patch:
+                patch.setattr(lease, "is_dead", lambda owner: True)
+                yield made[number - 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,18 @@ import pytest
 
 from deferred import failpoints
 from deferred.errors import InvalidInputError
-from deferred.log import lease
-from tests.engine.support import Death, assert_fresh, bag, dying, make, mv, recomputed, refused, state_of
+from tests.engine.support import (
+    Death,
+    assert_fresh,
+    bag,
+    dying,
+    killed_at_each_effect,
+    make,
+    mv,
+    recomputed,
+    refused,
+    state_of,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -162,32 +171,16 @@ def grouped(announced: None, tables: Any) -> Any:
 def test_a_crash_at_any_effect_leaves_the_old_definition_or_the_new_one(
     grouped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the effect at which the process dies on it makes no other one, and its leases are void."""
     wh, new, found = grouped, NEW.replace("FROM r", "FROM r WHERE a > 1"), []
-    while True:
-        number, made = len(found) + 1, []
 
-        def reached(place: str, number: int = number, made: list[str] = made) -> None:
-            if threading.current_thread().daemon:
-                return
-            made.append(place)
-            if len(made) >= number:
-                raise Death
+    def alter() -> None:
+        assert wh.alter_view("v", new).strategy == "difference"
 
-        with monkeypatch.context() as patch:
-            patch.setattr(failpoints, "reached", reached)
-            patch.setattr(lease, "is_dead", lambda owner: True)
-            try:
-                assert wh.alter_view("v", new).strategy == "difference"
-                break
-            except Death:
-                pass
-        with monkeypatch.context() as patch:
-            patch.setattr(lease, "is_dead", lambda owner: True)
-            assert wh.verify("v").holds, made[number - 1]
-            found.append(wh.views()[0].sql)
-            if found[-1] == new:
-                wh.alter_view("v", NEW)
+    for effect in killed_at_each_effect(monkeypatch, alter):
+        assert wh.verify("v").holds, effect
+        found.append(wh.views()[0].sql)
+        if found[-1] == new:
+            wh.alter_view("v", NEW)
     assert set(found) == {NEW, new}
     assert found == sorted(found, key=[NEW, new].index)
     wh.refresh("v")
