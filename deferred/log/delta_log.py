@@ -326,6 +326,16 @@ class DeltaLog:
         except Exception:  # whatever delta-rs does not know: Spark reads it
             return None
 
+    def partition_files(self, partition: str) -> dict[str, list[str]]:
+        """The files of each value of a column by which the table is partitioned."""
+        import pyarrow as pa
+
+        files = pa.table(self._table.get_add_actions(flatten=True)).select(["path", f"partition.{partition}"])
+        found: dict[str, list[str]] = {}
+        for path, value in zip(*(column.to_pylist() for column in files.columns), strict=True):
+            found.setdefault(str(value), []).append(path)
+        return found
+
     def reshapings(self, after: int, upto: int) -> list[Reshaping]:
         """The commits later than a version and up to another that gave the table another shape, oldest first."""
         found = [v for v, is_one in self._each(self._alters, range(after + 1, upto + 1)) if is_one]

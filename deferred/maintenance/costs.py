@@ -132,8 +132,10 @@ def replaces(view: ViewRecord) -> bool:
     """Whether a recomputation of a view becomes its new rows as a whole, and not the difference to the old ones.
 
     Whoever reads the view's own changes, as a view above it does, is given the difference. Nor can files of another
-    table be those of MV where columns have other names in them.
+    table be those of MV where columns have other names in them, or in an object store, where no file has two names.
     """
+    if "://" in view.location:
+        return False
     mv = DeltaLog(mv_path(view.location))
     return not mv.has_feed and "columnMapping" not in mv.features and (mv.row_count() or 0) > COMPARED_ROWS
 

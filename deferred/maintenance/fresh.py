@@ -159,7 +159,8 @@ class _Reading:
     def _computed(self, definition: Definition) -> DataFrame:
         """Q at the cut, from the base tables. Its meaning is the view's, so it may have to run in another session."""
         self._refuse_lost_versions(definition)
-        if self._means_the_same and not definition.is_recursive:
+        # The user's session goes on with the functions that it has looked up.
+        if self._means_the_same and not definition.is_recursive and not self.view.definition.functions:
             return chosen(self.context, self.view, query(definition, self.view.columns, self.cut), self.where)
         with self.context.engine.temporaries() as temporaries:
             at_cut = computed(definition, self.cut, temporaries)

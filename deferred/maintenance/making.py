@@ -50,6 +50,9 @@ def repair(context: Context, view: ViewRecord) -> None:
     if not readable(differential_path(view.workings)):
         remove_folder(differential_path(view.workings))
         make_differential(context.engine, view.workings, view.columns)
+        if view.replacement_batch > view.applied_batch:  # its rows are gone, and with them all that MV should show
+            problem = "Its differential table was made again, and held the whole view."
+            context.metadata.views.update(view.id, state="broken", problem=problem)
     if not readable(mv_path(view.location)):
         remove_folder(mv_path(view.location))
         make_mv(context.engine, view.location, view.columns)

@@ -32,6 +32,7 @@ from deferred.maintenance.view_tables import (
     pending_rows,
     reached,
     replacement,
+    require_replacement,
     view_application,
 )
 from deferred.maintenance.working import propagating, refreshing
@@ -86,8 +87,10 @@ def _replace(context: Context, view: ViewRecord, mark: Mark, work: Work) -> None
     """
     path, names = mv_path(view.location), [name for name, _ in view.columns]
     work.rows_deleted = DeltaLog(path).row_count() or 0
+    require_replacement(view)
+    batches = DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH)
+    last = all(int(batch) <= view.replacement_batch for batch in batches)
     with work.phase("apply"):
-        last = view.replacement_batch == view.propagated_batch
         if not (last and _replace_at_driver(context, view, mark)):
             rows = reached(view)
             whole = rows if last else written_out(net(rows, view.columns), names)
@@ -96,7 +99,7 @@ def _replace(context: Context, view: ViewRecord, mark: Mark, work: Work) -> None
 
 
 def _replace_at_driver(context: Context, view: ViewRecord, mark: Mark) -> bool:
-    files = files_of(view, view.propagated_batch)
+    files = files_of(view, view.replacement_batch)
     path, source = mv_path(view.location), differential_path(view.workings)
     if files is None:
         return False

@@ -12,11 +12,12 @@ whole view. It means ∇MV = MV and ΔMV = these rows, but no row of ∇MV is wr
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, COUNT, alias, column, select, signed, union_all
-from deferred.errors import not_one_of
+from deferred.errors import LogLostError, not_one_of
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.metadata import ViewRecord
@@ -156,14 +157,32 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
 
 
 def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
-    """The files of a differential batch as the commit names them that added it; None where Delta has cleaned it up."""
+    """The files of a differential batch as the commit names them that added it; None where these are not the batch.
+
+    Delta may have cleaned up the commit, or other files may have taken their place: Spark can compact a table in a
+    commit of its own after each one, with the same mark.
+    """
     log = DeltaLog(differential_path(view.workings))
+    there = set(log.partition_files(DIFFERENTIAL_BATCH).get(str(batch), ()))
     for commit in log.newest_first():
         mark = commit.mark or {}
         if mark.get("kind") == "propagate" and mark["batch"] == batch:
-            found = log.actions(commit.version, MOST_BYTES)
-            return None if found is None else [action["add"] for action in found if "add" in action]
+            actions = log.actions(commit.version, MOST_BYTES) or []
+            added = [action["add"] for action in actions if "add" in action]
+            if actions and {unquote(file["path"]) for file in added} == there:
+                return added
     return None
+
+
+def require_replacement(view: ViewRecord) -> None:
+    """Refuse to go on where the rows of a replacement are gone: nothing would be left of the view."""
+    batch = view.replacement_batch
+    if not DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH).get(str(batch)):
+        if files_of(view, batch) is None:
+            raise LogLostError(
+                f"Batch {batch} of view {view.name}, which holds the whole view, is gone from its differential table. "
+                f"Run rebuild({view.name!r}) to recompute the view."
+            )
 
 
 def reached(view: ViewRecord) -> exp.Query:

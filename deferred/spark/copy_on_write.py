@@ -103,14 +103,14 @@ def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: 
     import pyarrow as pa
 
     table = writable(path)
-    if table is None or table.metadata().partition_columns:
+    if table is None or writable(source) is None or table.metadata().partition_columns:
         return None
     counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in files]
     if None in counts or any(file.get("deletionVector") for file in files):
         return None
     try:
+        old = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"]).to_pylist()
         added = [_linked(path, source, file, extra) for file in files]
-        old = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     except (OSError, pa.ArrowException):  # also where files cannot have two names
         return None
     return Rewriting(table, added, list(map(_removal, old)), sum(file["num_records"] or 0 for file in old), sum(counts))
@@ -121,6 +121,7 @@ def _linked(path: str, source: str, file: Mapping[str, Any], extra: str) -> Any:
 
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     os.link(f"{source}/{unquote(file['path'])}", f"{path}/{name}")
+    os.utime(f"{path}/{name}")  # VACUUM leaves new files alone, which may be committed the next moment
     return AddAction(name, file["size"], {}, int(time.time() * 1000), True, _without(file["stats"], extra))
 
 

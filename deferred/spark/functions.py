@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from deferred.errors import ConfigurationError
@@ -40,6 +41,14 @@ _TEXTS: dict[str, str] = {}
 """A hash of each module when it was loaded: its file may be another one since."""
 
 
+def _code(module: ModuleType) -> bytes:
+    """The text of a module, or its file where it has been compiled."""
+    try:
+        return inspect.getsource(module).encode()
+    except (OSError, TypeError):
+        return Path(module.__file__).read_bytes() if module.__file__ else b""
+
+
 def _load(name: str, where: str, folder: Path) -> Any:
     from pyspark import cloudpickle
 
@@ -56,7 +65,7 @@ def _load(name: str, where: str, folder: Path) -> Any:
     finally:
         sys.path[:] = before
     if module_name not in _TEXTS:
-        _TEXTS[module_name] = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
+        _TEXTS[module_name] = hashlib.sha256(_code(module)).hexdigest()
     function = getattr(module, attribute, None)
     if not (callable(function) and hasattr(function, "returnType") and hasattr(function, "asNondeterministic")):
         raise ConfigurationError(

@@ -14,4 +14,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    waiting = op.get_bind().execute(sa.text("SELECT name FROM views WHERE replacement_batch > applied_batch")).scalars()
+    if names := ", ".join(sorted(waiting)):
+        raise RuntimeError(f"An earlier version would add the pending batches of {names} to them. Refresh these first.")
     op.drop_column("views", "replacement_batch")

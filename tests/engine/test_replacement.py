@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deferred import Warehouse, failpoints
+from deferred.errors import LogLostError
 from deferred.log.delta_log import DeltaLog
 from deferred.maintenance import costs
 from tests.engine.support import assert_fresh, bag, killed_at_each_effect, make, mv, recomputed
@@ -149,3 +150,47 @@ def test_a_large_view(warehouse: Any, tmp_path: Path) -> None:
     done = warehouse.refresh("v")
     assert (done.rows_deleted, done.rows_inserted) == (costs.COMPARED_ROWS + 20_000,) * 2
     assert_fresh(warehouse, "v")
+
+
+def test_days_that_python_does_not_know(wh: Any) -> None:
+    wh.create_view("days", "SELECT a, DATE_ADD(DATE '9999-12-30', a) AS d FROM r", refresh_policy="full")
+    insert(wh, (4, "new", 1.0))
+    wh.refresh("days")
+    days = wh.read("days").selectExpr("a", "CAST(d AS STRING) AS d")
+    assert bag(days) == bag(recomputed(wh, "SELECT a, CAST(DATE_ADD(DATE '9999-12-30', a) AS STRING) AS d FROM r"))
+
+
+def test_other_files_in_place_of_those_of_the_batch(wh: Any) -> None:
+    """Somebody compacts the differential table: the batch is read from it as it is."""
+    insert(wh, (4, "new", 1.0), (5, "newer", 1.0))
+    wh.propagate("v", full=True)
+    table = f"delta.`{wh.find_view('v').location}/differential`"
+    wh.spark.sql(f"UPDATE {table} SET s = s")
+    wh.partial_refresh("v")
+    assert_fresh(wh, "v")
+
+
+def test_a_lost_replacement_is_not_an_empty_view(wh: Any) -> None:
+    insert(wh, (4, "new", 1.0))
+    wh.propagate("v", full=True)
+    before = bag(wh.read("v"))
+    wh.spark.sql(f"DELETE FROM delta.`{wh.find_view('v').location}/differential`")
+    with pytest.raises(LogLostError, match=r"Batch 1 of view v, which holds the whole view, is gone.*rebuild\('v'\)"):
+        wh.partial_refresh("v")
+    assert bag(wh.read("v")) == before
+    wh.rebuild("v")
+    assert_fresh(wh, "v")
+
+
+def test_nothing_comes_after_it(wh: Any) -> None:
+    """A batch without rows does not keep the files from being those of MV."""
+    insert(wh, (4, "new", 1.0))
+    wh.propagate("v", full=True)
+    insert(wh, (3, "not in the view", 1.0))
+    wh.propagate("v")
+    wh.partial_refresh("v")
+    (newest, *_) = DeltaLog(mv(wh, "v")).files(9)
+    differential = Path(wh.find_view("v").location) / "differential"
+    linked = (Path(mv(wh, "v")) / newest["path"]).stat().st_ino
+    assert linked in {path.stat().st_ino for path in differential.rglob("*.parquet")}
+    assert_fresh(wh, "v")
