@@ -177,12 +177,12 @@ def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
 def require_replacement(view: ViewRecord) -> None:
     """Refuse to go on where the rows of a replacement are gone: nothing would be left of the view."""
     batch = view.replacement_batch
-    if not DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH).get(str(batch)):
-        if files_of(view, batch) is None:
-            raise LogLostError(
-                f"Batch {batch} of view {view.name}, which holds the whole view, is gone from its differential table. "
-                f"Run rebuild({view.name!r}) to recompute the view."
-            )
+    there = DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH).get(str(batch))
+    if not there and files_of(view, batch) is None:
+        raise LogLostError(
+            f"Batch {batch} of view {view.name}, which holds the whole view, is gone from its differential table. "
+            f"Run rebuild({view.name!r}) to recompute the view."
+        )
 
 
 def reached(view: ViewRecord) -> exp.Query:
