@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deferred.algebra.bags import COUNT, call
 from deferred.algebra.delta import differentiate
 from deferred.algebra.operators import (
     Aggregate,
@@ -27,17 +26,17 @@ from deferred.algebra.operators import (
     UnionAll,
     Window,
 )
-from deferred.algebra.operators.project import minus, only_renames, pick, signed
-from deferred.algebra.operators.union_all import united
+from deferred.algebra.operators.edited import Edited, says
+from deferred.algebra.operators.project import only_renames, pick
 from deferred.algebra.plan import Plan, replaced, transformed
 from deferred.algebra.program import Program, Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column, conjunction, conjuncts, substitute
-from deferred.algebra.sharing import Sharing, kept_before, written
+from deferred.algebra.sharing import Sharing, kept_before
 from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.algebra.support_tables import moved
 
 if TYPE_CHECKING:
-    from deferred.algebra.delta import Differentiator
+    pass
 
 _MARK = "_deferred_edit"
 
@@ -57,64 +56,6 @@ def _edited(part: Scalar) -> tuple[Scalar, Scalar] | None:
     return new.this, old.this
 
 
-@dataclass(frozen=True, eq=False)
-class Edited(Filter):
-    """σ[n](E) in the place of σ[o](E): `condition` is n, `before` o."""
-
-    before: Scalar
-
-    def delta(self, d: Differentiator) -> Plan | None:
-        """σ[n](New) − σ[o](Old) = σ[n ∧ ¬o](New) − σ[o ∧ ¬n](New) + σ[o](Δ(E)), where *not* means false or unknown.
-
-        What both conditions leave is read only where E itself changes, and nothing is read at a past state.
-        """
-        below = d.delta(self.child)
-        added, removed = _but_not(self.condition, self.before), _but_not(self.before, self.condition)
-        parts = [signed(Filter(self.child, added))] if added is not None else []
-        parts += [minus(signed(Filter(self.child, removed)))] if removed is not None else []
-        parts += [Filter(below, self.before)] if below is not None else []
-        return united(parts, (*self.columns, COUNT)) if parts else None
-
-
-def _but_not(condition: Scalar, other: Scalar) -> Scalar | None:
-    """The condition that one is true and the other one is not; None where that cannot be."""
-    mine = [part for part in conjuncts(condition) if not _says(part, True)]
-    known = set(map(written, mine))
-    rest = [part for part in conjuncts(other) if not _says(part, True) and written(part) not in known]
-    if not rest or any(_says(part, False) for part in mine):
-        return None
-    if any(_says(part, False) for part in rest):
-        return all_true(mine)
-    return all_true([*mine, exp.or_(*map(not_true, rest), copy=False)])
-
-
-def _says(part: Scalar, truth: bool) -> bool:
-    return isinstance(part, exp.Boolean) and part.this is truth
-
-
-_INVERSE: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-}
-
-
-def not_true(part: Scalar) -> Scalar:
-    """The condition that another one is false or unknown; of a column and a literal so that files can be skipped.
-
-    >>> not_true(exp.GT(this=column("a"), expression=exp.Literal.number(3))).sql()
-    '"a" <= 3 OR "a" IS NULL'
-    """
-    inverse = _INVERSE.get(type(part))
-    if inverse is not None and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Literal):
-        other = inverse(this=part.this.copy(), expression=part.expression.copy())
-        return exp.or_(other, exp.Is(this=part.this.copy(), expression=exp.Null()), copy=False)
-    return exp.Not(this=call("COALESCE", part.copy(), exp.false()))
-
-
 # ---- the three plans of a marked one
 
 
@@ -125,7 +66,7 @@ def _with(plan: Plan, new: bool) -> Plan:
         if not _is_marked(node):
             return node
         parts = [(found if new else found[::-1])[0] if (found := _edited(p)) else p for p in _parts(node)]
-        condition = conjunction(part for each in parts for part in conjuncts(each) if not _says(part, True))
+        condition = conjunction(part for each in parts for part in conjuncts(each) if not says(part, True))
         if isinstance(node, Join):
             return Join(node.inputs, condition)
         (child,) = node.children
@@ -189,10 +130,10 @@ def _simplified(node: Plan) -> Plan:
         values = dict(node.child.outputs)
         return Project(node.child.child, tuple((name, substitute(e, values)) for name, e in node.outputs))
     if isinstance(node, Join):
-        return Join(node.inputs, conjunction(part for part in _parts(node) if not _says(part, True)))
+        return Join(node.inputs, conjunction(part for part in _parts(node) if not says(part, True)))
     if isinstance(node, Filter):
         below = node.child
-        parts = [part for part in (*_parts(below), *_parts(node)) if not _says(part, True)]
+        parts = [part for part in (*_parts(below), *_parts(node)) if not says(part, True)]
         if isinstance(below, Join):
             return Join(below.inputs, conjunction(parts))
         below = below.child if isinstance(below, Filter) else below
@@ -209,7 +150,7 @@ def _simplified(node: Plan) -> Plan:
 
 def _is_empty(plan: Plan) -> bool:
     """Whether a branch surely has no rows."""
-    if isinstance(plan, (Filter, Join)) and any(_says(part, False) for part in conjuncts(plan.condition)):
+    if isinstance(plan, (Filter, Join)) and any(says(part, False) for part in conjuncts(plan.condition)):
         return True
     passes = isinstance(plan, (Project, Filter, Distinct, Window)) or (isinstance(plan, Aggregate) and plan.keys)
     return bool(passes) and _is_empty(plan.children[0])

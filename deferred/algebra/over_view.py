@@ -25,9 +25,10 @@ from deferred.algebra.scalar import (
     conjuncts,
     equated_columns,
     rewrite,
+    written,
 )
 from deferred.algebra.selfmaintenance.promises import Promises, Reference
-from deferred.algebra.sharing import Pairs, Sharing, text_over, written
+from deferred.algebra.sharing import Pairs, Sharing, text_over
 
 VIEW = "old view"
 """The name of the result that has the rows of the view under its old definition, under the columns of its plan."""

@@ -185,3 +185,13 @@ class Fresh:
     def __call__(self, prefix: str | None = None) -> str:
         self.taken += 1
         return f"{prefix or self.prefix}{self.taken}"
+
+
+def written(expression: Scalar) -> str:
+    """The tree itself: different ones can have the same SQL, and sqlglot's comparison ignores the case of names.
+
+    DATE '2024-01-01' is a CAST of another class than the CAST that it is written out as.
+    """
+    if any(type(node) is exp.Cast for node in expression.find_all(exp.Cast)):
+        expression = expression.transform(lambda node: exp.TryCast(**node.args) if type(node) is exp.Cast else node)
+    return repr(expression)

@@ -16,7 +16,7 @@ from deferred.algebra.operators import Aggregate, Filter, Join, OuterJoin, Proje
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.operators.temporary import Stored, Temporary
 from deferred.algebra.plan import Plan, transformed
-from deferred.algebra.scalar import Scalar, column, columns_of, conjuncts, substitute
+from deferred.algebra.scalar import Scalar, column, columns_of, conjuncts, substitute, written
 from deferred.algebra.strategy import Keeping, Strategy, kept_nodes
 
 Pairs = Mapping[str, str]
@@ -116,16 +116,6 @@ def text_over(expression: Scalar, pairs: Pairs) -> str | None:
     if not columns_of(expression) <= pairs.keys():
         return None
     return written(substitute(expression, {new: column(old) for new, old in pairs.items()}))
-
-
-def written(expression: Scalar) -> str:
-    """The tree itself: different ones can have the same SQL, and sqlglot's comparison ignores the case of names.
-
-    DATE '2024-01-01' is a CAST of another class than the CAST that it is written out as.
-    """
-    if any(type(node) is exp.Cast for node in expression.find_all(exp.Cast)):
-        expression = expression.transform(lambda node: exp.TryCast(**node.args) if type(node) is exp.Cast else node)
-    return repr(expression)
 
 
 def _conditions(condition: Scalar | None, pairs: Pairs) -> list[str | None]:

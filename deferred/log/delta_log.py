@@ -326,15 +326,12 @@ class DeltaLog:
         except Exception:  # whatever delta-rs does not know: Spark reads it
             return None
 
-    def partition_files(self, partition: str) -> dict[str, list[str]]:
-        """The files of each value of a column by which the table is partitioned."""
+    def listed(self, *names: str) -> list[tuple[Any, ...]]:
+        """What the log says of each of the table's files, such as its path."""
         import pyarrow as pa
 
-        files = pa.table(self._table.get_add_actions(flatten=True)).select(["path", f"partition.{partition}"])
-        found: dict[str, list[str]] = {}
-        for path, value in zip(*(column.to_pylist() for column in files.columns), strict=True):
-            found.setdefault(str(value), []).append(path)
-        return found
+        files = pa.table(self._table.get_add_actions(flatten=True)).select(list(names))
+        return list(zip(*(column.to_pylist() for column in files.columns), strict=True))
 
     def reshapings(self, after: int, upto: int) -> list[Reshaping]:
         """The commits later than a version and up to another that gave the table another shape, oldest first."""

@@ -26,6 +26,7 @@ from deferred.maintenance.view_tables import (
     DIFFERENTIAL_BATCH,
     DIFFERENTIAL_COUNT,
     differential_path,
+    files_by_batch,
     files_of,
     mv_path,
     pending,
@@ -88,8 +89,7 @@ def _replace(context: Context, view: ViewRecord, mark: Mark, work: Work) -> None
     path, names = mv_path(view.location), [name for name, _ in view.columns]
     work.rows_deleted = DeltaLog(path).row_count() or 0
     require_replacement(view)
-    batches = DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH)
-    last = all(int(batch) <= view.replacement_batch for batch in batches)
+    last = max(files_by_batch(view), default=0) <= view.replacement_batch
     with work.phase("apply"):
         if not (last and _replace_at_driver(context, view, mark)):
             rows = reached(view)

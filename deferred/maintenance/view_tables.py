@@ -156,6 +156,14 @@ def pending_rows(view: ViewRecord, after: int, upto: int) -> pa.Table | None:
     )
 
 
+def files_by_batch(view: ViewRecord) -> dict[int, set[str]]:
+    """The files of the differential table, those of each batch that has some."""
+    found: dict[int, set[str]] = {}
+    for path, batch in DeltaLog(differential_path(view.workings)).listed("path", f"partition.{DIFFERENTIAL_BATCH}"):
+        found.setdefault(int(batch), set()).add(path)
+    return found
+
+
 def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
     """The files of a differential batch as the commit names them that added it; None where these are not the batch.
 
@@ -163,7 +171,7 @@ def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
     commit of its own after each one, with the same mark.
     """
     log = DeltaLog(differential_path(view.workings))
-    there = set(log.partition_files(DIFFERENTIAL_BATCH).get(str(batch), ()))
+    there = files_by_batch(view).get(batch, set())
     for commit in log.newest_first():
         mark = commit.mark or {}
         if mark.get("kind") == "propagate" and mark["batch"] == batch:
@@ -177,8 +185,7 @@ def files_of(view: ViewRecord, batch: int) -> list[dict[str, Any]] | None:
 def require_replacement(view: ViewRecord) -> None:
     """Refuse to go on where the rows of a replacement are gone: nothing would be left of the view."""
     batch = view.replacement_batch
-    there = DeltaLog(differential_path(view.workings)).partition_files(DIFFERENTIAL_BATCH).get(str(batch))
-    if not there and files_of(view, batch) is None:
+    if not files_by_batch(view).get(batch) and files_of(view, batch) is None:
         raise LogLostError(
             f"Batch {batch} of view {view.name}, which holds the whole view, is gone from its differential table. "
             f"Run rebuild({view.name!r}) to recompute the view."

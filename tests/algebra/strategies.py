@@ -44,6 +44,7 @@ from deferred.algebra.operators import (
 )
 from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
 from deferred.algebra.operators.counted import PARTS, Rows
+from deferred.algebra.operators.edited import Edited
 from deferred.algebra.operators.in_view import Seen
 from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.operators.rederiving import DeleteRederive
@@ -359,6 +360,9 @@ ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
     Reference: (closure,),
 }
 """Operators that a view gets only together with a support table."""
+
+ONLY_EDITED = (Edited,)
+"""Operators of a query that becomes another one: tests/fuzz/test_altering.py draws those."""
 
 ONLY_PROMISED = (PromisedJoin, Referring, Seen)
 """Operators over tables that keep declared keys and references: tests/fuzz/promised.py draws those, and asks for each."""

@@ -76,7 +76,13 @@ def test_every_operator_states_every_part(operator: type[Plan]) -> None:
 
 
 def test_random_plans_contain_every_operator_that_a_query_can_have() -> None:
-    drawn = {*strategies.FORMS, *strategies.LEAVES, *strategies.ONLY_KEEPING, *strategies.ONLY_PROMISED}
+    drawn = {
+        *strategies.FORMS,
+        *strategies.LEAVES,
+        *strategies.ONLY_KEEPING,
+        *strategies.ONLY_PROMISED,
+        *strategies.ONLY_EDITED,
+    }
     assert drawn == {c for c in OPERATORS if not issubclass(c, Derived)}, "an operator has a form in strategies.py"
 
 

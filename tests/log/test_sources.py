@@ -21,6 +21,7 @@ from deferred.log.context import Context
 from deferred.log.delta_log import FEED
 from deferred.log.locating import Given
 from deferred.log.sources import SOURCES, Source, is_tracked, options, source_of, suggested, trackable
+from deferred.log.sources.source import TRACKED
 from deferred.metadata import LedgerEntry, Metadata, TableRecord, utc_now
 from deferred.spark.engine import Engine
 from deferred.sql.dialect import literal, text
@@ -101,12 +102,12 @@ def test_what_a_source_has_no_use_for_or_lacks(
     assert context.metadata.tables.all() == []
 
 
-@pytest.mark.parametrize("part", ["kind", "option", "summary", "noun"])
+@pytest.mark.parametrize("part", ["kind", "option", "summary", "noun", *TRACKED])
 def test_a_source_that_forgets_a_part_cannot_be_imported(part: str) -> None:
     """Not even where it could inherit it: it would take the place of the kind that it extends."""
-    stated = {name: "x" for name in ("kind", "option", "summary", "noun") if name != part}
+    stated = {name: "x" for name in ("kind", "option", "summary", "noun", *TRACKED) if name != part}
     with pytest.raises(TypeError, match=rf"^The source Forgetful does not define {part}\.$"):
-        type("Forgetful", (SOURCES["feed"],), stated)
+        type("Forgetful", (SOURCES["timestamps"],), stated)
 
 
 def test_a_source_that_forgets_what_it_must_do_cannot_be_imported() -> None:

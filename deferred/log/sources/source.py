@@ -68,6 +68,10 @@ def in_types(rows: exp.Expr, record: TableRecord, columns: Columns, others: Sequ
     return select([*outputs, *map(column, others)], rows)
 
 
+TRACKED = ("locate", "resume", "suits", "write_refusal")
+"""What a kind of source that users track says itself, where the kind that it inherits from says something else."""
+
+
 @dataclass(frozen=True)
 class Source(ABC):
     """A base table R as one operation sees it: its rows are a Delta table, its changes come from the subclass.
@@ -93,6 +97,9 @@ class Source(ABC):
         missing = [name for name in ("kind", "option", "summary", "noun") if name not in vars(cls)]
         methods = sorted(Source.__abstractmethods__)
         missing += [name for name in methods if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+        if getattr(cls, "option", None) is not None:
+            kinds = [kind for kind in cls.__mro__[1:] if issubclass(kind, Source) and kind is not Source]
+            missing += [n for n in TRACKED if n not in vars(cls) and any(n in vars(kind) for kind in kinds)]
         if missing:
             raise TypeError(f"The source {cls.__name__} does not define {', '.join(missing)}.")
 
