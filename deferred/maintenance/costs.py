@@ -39,7 +39,7 @@ COMPUTED = 1.1e-6
 COMPARED = 1.5e-6
 """Seconds per row of comparing the view as it is with the view as it was."""
 
-COMPARED_ROWS = 100_000
+COMPARED_ROWS = 20_000
 """The rows of a view with more are not compared after a recomputation: it is written as a whole."""
 
 SCANNED = 0.15e-6
