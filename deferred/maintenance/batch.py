@@ -208,19 +208,17 @@ def _write_batch(move: Move, change: Change, temporaries: Temporaries, batch: in
     mark = Mark(differential_application(view), move.held.lease.committing, details)
     names = [name for name, _ in view.columns]
     target = [*names, DIFFERENTIAL_COUNT, DIFFERENTIAL_BATCH]
-    if isinstance(change.rows, exp.Query):
-        rows = select([*map(column, names), bigint(1), bigint(batch)], change.rows)
-        context.engine.commit(insert_into(delta_table(path), target, rows), mark)
+    if change.replaces or work.rows_deleted or work.rows_inserted:
+        local = temporaries.local(change.rows) if isinstance(change.rows, exp.Table) else None
+        if local is None or not context.engine.append_rows(path, _tagged(local, target, batch), mark):
+            found = temporaries.ready(change.rows) if isinstance(change.rows, exp.Table) else change.rows
+            rows = select([*map(column, [*names, COUNT]), bigint(batch)], found)
+            context.engine.commit(insert_into(delta_table(path), target, rows), mark)
+        confirm(path, "propagate", work.id)
+    if change.replaces:
         work.rows_deleted = DeltaLog(mv_path(view.location)).row_count() or 0
         files = files_of(view, batch) or []
         work.rows_inserted = sum(json.loads(file.get("stats") or "{}").get("numRecords") or 0 for file in files)
-    elif work.rows_deleted or work.rows_inserted:
-        local = temporaries.local(change.rows)
-        if local is None or not context.engine.append_rows(path, _tagged(local, target, batch), mark):
-            rows = select([*map(column, [*names, COUNT]), bigint(batch)], temporaries.ready(change.rows))
-            context.engine.commit(insert_into(delta_table(path), target, rows), mark)
-    if change.replaces or work.rows_deleted or work.rows_inserted:
-        confirm(path, "propagate", work.id)
     propagated_to(context, view, details, [move.held.lease])
     known = context.metadata.views.by_id(view.id).definition
     if known.functions != move.functions:  # after the batch: without it the rows are still those of the old functions

@@ -184,7 +184,7 @@ def rebuild(context: Context, name: str) -> Operation:
     """
     from deferred.maintenance import definition as definitions
     from deferred.maintenance import functions, promises, shared, support
-    from deferred.maintenance.rounds import at_cut
+    from deferred.maintenance.rounds import computed
     from deferred.maintenance.strategies import RECOMPUTE
 
     view = context.metadata.views.get(name)
@@ -206,13 +206,14 @@ def rebuild(context: Context, name: str) -> Operation:
                 source_of(context, source).check_columns(definition.read_columns(source.name))
             own = functions.now(context, view)
             promises.require(context.engine, name, definition, cut)
-            with work.phase("compute"), at_cut(context, definition, cut, work.tell) as definition:
+            with work.phase("compute"), context.engine.temporaries() as temporaries:
+                definition = computed(definition, cut, temporaries, work.tell)
                 batch = view.propagated_batch + 1
                 shared.correct(context, definition, cut)
-                support.refill(context, view, definition, cut, work.id, batch)
+                filled = support.refill(context, view, definition, cut, work.id, batch, temporaries)
                 mv = mv_path(view.location)
                 names = [name for name, _ in view.columns]
-                rows = definitions.query(definition, view.columns, cut)
+                rows = definitions.query(filled, view.columns, cut)
                 context.engine.commit(overwrite(delta_table(mv), names, rows), _mark(view, work, batch, cut, held))
                 confirm(mv, "refresh", work.id)
             context.metadata.views.update(

@@ -36,10 +36,10 @@ from deferred.maintenance.definition import Definition, Pinned, output, outputs,
 from deferred.maintenance.promises import EXAMPLES, broken, exposed, require, undecided
 from deferred.maintenance.rendering import PropagateRenderer, SupportState
 from deferred.maintenance.rounds import RecomputeInstead, SparkMachine, computed
-from deferred.maintenance.view_tables import reached, support_path
+from deferred.maintenance.view_tables import mv_path, reached, support_path
 from deferred.metadata import Cut, ViewRecord
 from deferred.spark.local_bags import comparable
-from deferred.spark.temporaries import BROADCAST_ROWS, Temporaries
+from deferred.spark.temporaries import BROADCAST_ROWS, LOCAL_ROWS, Temporaries
 from deferred.sql.ddl import column_list
 from deferred.sql.dialect import cast
 from deferred.sql.render import ReadableLeaves, Renderer
@@ -89,7 +89,7 @@ class Change:
     """What a strategy returns: the view's netted signed change, and how its support tables reach the same cut."""
 
     rows: exp.Table | exp.Query
-    """A temporary result; where it is the whole view that `replaces` what there was, the query of its rows."""
+    """A temporary result; where it is a large view that `replaces` what there was as a whole, the query of its rows."""
     advance_supports: Callable[[str, int], None]
     """Commits the support tables, under the id of an operation and the number of its differential batch."""
     recursions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -377,12 +377,12 @@ class Recompute(Strategy):
         assert job.operation is not None
         assert job.batch is not None
         view, definition = job.view, computed(job.definition, job.cut, job.temporaries, job.tell)
-        support.refill(job.context, view, definition, job.cut, job.operation, job.batch)
-        filled = support.resting_on(definition, view.workings)
-        rows = query(filled, view.columns, job.cut)
+        filled = support.refill(job.context, view, definition, job.cut, job.operation, job.batch, job.temporaries)
+        new = signed(query(filled, view.columns, job.cut), [name for name, _ in view.columns])
         if costs.replaces(view):
+            expected = DeltaLog(mv_path(view.location)).row_count() or 0
+            rows = job.temporaries.result("replacement", new, expected) if expected <= LOCAL_ROWS else new
             return Change(rows, _have_advanced, replaces=True)
-        new = signed(rows, [name for name, _ in view.columns])
         change = job.temporaries.compute("delta", difference(new, reached(view), view.columns))
         return Change(change, _have_advanced)
 

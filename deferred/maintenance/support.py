@@ -83,37 +83,55 @@ def create(context: Context, definition: Definition, location: str, cut: Cut, kn
 
 
 def resting_on(definition: Definition, location: str) -> Definition:
-    """The definition of a new view that reads from its support tables, just filled, what they hold.
+    """The definition of a new view that reads from its support tables, just filled, what they hold."""
+    return _over(definition, {name: delta_table(support_path(location, name)) for name in definition.support_tables})
+
+
+def _over(definition: Definition, tables: Mapping[str, exp.Table]) -> Definition:
+    """A definition that reads from its support tables what they hold, from wherever they are.
 
     Old(E) is what the table of E holds at s_i, and that is the cut at which it was filled.
     """
     if not definition.has_plan:
         return definition
-    tables = {name: delta_table(support_path(location, name)) for name in definition.support_tables}
     return replace(definition.with_plan(over_support_tables(definition.plan, tables)), supports=tables)
 
 
-def refill(context: Context, view: ViewRecord, definition: Definition, cut: Cut, operation: str, batch: int) -> None:
-    """Recompute the support tables at a cut, after a recomputation of the view."""
+def refill(
+    context: Context,
+    view: ViewRecord,
+    definition: Definition,
+    cut: Cut,
+    operation: str,
+    batch: int,
+    temporaries: Temporaries,
+) -> Definition:
+    """Recompute the support tables at a cut. Returns the definition that reads from them what they hold.
+
+    The rows of a table that is not large come to the driver, which writes them and has them for what is computed next.
+    """
     filling = _Filling(definition, cut)
     for name, plan in filling.tables:
         path, columns = support_path(view.workings, name), _columns(definition, plan)
+        mark = _mark(context, view, name, operation, batch, True)
         if not readable(path):
             remove_folder(path)
         if not is_delta(path):
-            created = _mark(context, view, name, operation, batch, True)
-            bags.create_again(
-                context.engine, path, columns, replace(created, application=f"{created.application}-created")
-            )
-        rows = filling.rows(name, plan, batch)
-        if _has(DeltaLog(path), columns):
-            statement = overwrite(delta_table(path), _names(plan.columns), rows)
-            _commit(context, view, name, operation, batch, statement, True)
-        else:
+            created = replace(mark, application=f"{mark.application}-created")
+            bags.create_again(context.engine, path, columns, created)
+        log, rows = DeltaLog(path), filling.rows(name, plan, batch)
+        expected = log.row_count()
+        if not _has(log, columns):
             typed = select([alias(cast(column(name), type_), name) for name, type_ in columns], rows)
-            bags.replace(context.engine, path, columns, typed, _mark(context, view, name, operation, batch, True))
-            confirm(path, "support", operation)
-        filling.made[name] = delta_table(path, DeltaLog(path).version)
+            bags.replace(context.engine, path, columns, typed, mark)
+        elif expected is None or expected > LOCAL_ROWS:
+            context.engine.commit(overwrite(delta_table(path), _names(plan.columns), rows), mark)
+        else:
+            held = temporaries.result(f"{name}_filled", rows, expected)
+            filling.made[name] = bags.overwrite_with(context.engine, temporaries, path, columns, held, mark)
+        confirm(path, "support", operation)
+        filling.made.setdefault(name, delta_table(path, DeltaLog(path).version))
+    return _over(definition, filling.made)
 
 
 @dataclass(frozen=True)

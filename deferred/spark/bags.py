@@ -19,8 +19,10 @@ from deferred.algebra.bags import (
     missing,
     multiplicities,
     negative,
+    overwrite,
     positive,
     replace_where,
+    select,
     totals,
     unmatched,
     written_out,
@@ -215,6 +217,18 @@ def replace_at_driver(
     """
     found = copy_on_write.replaced(path, source, files, extra)
     return found is not None and engine.rewrite_rows(path, found, mark)
+
+
+def overwrite_with(
+    engine: Engine, temporaries: Temporaries, path: str, columns: Columns, rows: exp.Table, mark: Mark
+) -> exp.Table:
+    """R := the rows of a temporary result, in one commit with a mark. Returns the table to read them from."""
+    result, local = temporaries.ready(rows), temporaries.local(rows)
+    found = None if local is None else copy_on_write.overwritten(path, columns, local)
+    if found is None or not engine.rewrite_rows(path, found, mark):
+        names = [name for name, _ in columns]
+        engine.commit(overwrite(delta_table(path), names, select(map(column, names), result.copy())), mark)
+    return result
 
 
 def _check_present(engine: Engine, path: str, present: exp.Table) -> None:

@@ -77,6 +77,40 @@ def rewritten(
     """
     import pyarrow as pa
 
+    table = _opened(path, columns)
+    if table is None:
+        return None
+    try:
+        if not _is_comparable(changes):
+            return None
+        names = table.schema.names
+        change = _as_bits(changes.select([*names, COUNT]).cast(table.schema.append(pa.field(COUNT, pa.int64()))))
+        return table.changed(change if is_netted else summed(change), key)
+    except (OSError, ValueError, OverflowError, pa.ArrowException):  # whatever is not for Arrow: Spark does it
+        return None
+
+
+def overwritten(path: str, columns: Columns, rows: pa.Table) -> Rewriting | None:
+    """Some rows in the place of all rows, as a file that is not committed yet; None where Spark must do it."""
+    import pyarrow as pa
+
+    table = _opened(path, columns)
+    if table is None:
+        return None
+    try:
+        old = table.files()
+        added = [table.written(rows.select(table.schema.names).cast(table.schema))] if rows.num_rows else []
+    except (OSError, ValueError, OverflowError, pa.ArrowException):
+        return None
+    return Rewriting(
+        table.table, added, list(map(_removal, old)), sum(file["num_records"] or 0 for file in old), rows.num_rows
+    )
+
+
+def _opened(path: str, columns: Columns) -> _Table | None:
+    """A table with these columns whose files Arrow may write; None where Spark must do it."""
+    import pyarrow as pa
+
     table = writable(path)
     types = {name: exact_type(type_) for name, type_ in columns}
     if table is None or None in types.values() or has_feed(table) or table.metadata().partition_columns:
@@ -84,14 +118,7 @@ def rewritten(
     names = [field.name for field in table.schema().fields]
     if set(names) != types.keys():
         return None
-    schema = pa.schema([(name, types[name]) for name in names])
-    try:
-        if not _is_comparable(changes):
-            return None
-        change = _as_bits(changes.select([*names, COUNT]).cast(schema.append(pa.field(COUNT, pa.int64()))))
-        return _Table(table, path, schema).changed(change if is_netted else summed(change), key)
-    except (OSError, ValueError, OverflowError, pa.ArrowException):  # whatever is not for Arrow: Spark does it
-        return None
+    return _Table(table, path, pa.schema([(name, types[name]) for name in names]))
 
 
 def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: str) -> Rewriting | None:
@@ -167,17 +194,22 @@ class _Table:
         touched.sort(key=lambda each: each[0]["size_bytes"], reverse=True)
         kept = (self._without(file, positions) for file, positions in touched[:-1])
         last = [self._without(*touched[-1]), inserted] if touched else [inserted]
-        added = [self._written(rows) for rows in chain(kept, [pa.concat_tables(last)]) if rows.num_rows]
+        added = [self.written(rows) for rows in chain(kept, [pa.concat_tables(last)]) if rows.num_rows]
         removed = [_removal(file) for file, _ in touched]
         return Rewriting(self.table, added, removed, -sum(gone.column(COUNT).to_pylist()), inserted.num_rows)
+
+    def files(self) -> list[dict[str, Any]]:
+        """All files of the table, with their statistics."""
+        import pyarrow as pa
+
+        return list(pa.table(self.table.get_add_actions(flatten=True)).to_pylist())
 
     def _files_with(self, gone: pa.Table, key: Sequence[str]) -> list[Mapping[str, Any]] | None:
         """The files that may hold rows to be deleted, by their statistics; None where that is too much to read."""
         import pyarrow as pa
 
-        every = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
         values = [field.name for field in self.schema if not pa.types.is_floating(field.type)]
-        files = holding(every, gone, [name for name in key or values if name in values])
+        files = holding(self.files(), gone, [name for name in key or values if name in values])
         return files if sum(file["size_bytes"] for file in files) <= READ_BYTES else None
 
     def _found(self, file: Mapping[str, Any], gone: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -221,7 +253,8 @@ class _Table:
         kept[positions] = False
         return rows.filter(pa.array(kept))
 
-    def _written(self, rows: pa.Table) -> Any:
+    def written(self, rows: pa.Table) -> Any:
+        """A new file with some rows, to be added by a commit."""
         from deltalake.transaction import AddAction
         from pyarrow import parquet
 
