@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from deferred.errors import (
     InvalidInputError,
@@ -18,7 +18,7 @@ from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.log.locating import Given, locate
 from deferred.log.sources import AUTO, class_of, is_tracked, source_of, suggested, trackable
-from deferred.metadata import LedgerEntry, TableRecord, utc_now
+from deferred.metadata import Lease, LedgerEntry, TableRecord, utc_now
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -95,11 +95,12 @@ def _begin(context: Context, record: TableRecord, state: DeltaLog) -> None:
     context.metadata.ledger.append([LedgerEntry(record.id, state.version, moment, None, operation)])
 
 
-def trusted_again(context: Context, record: TableRecord) -> None:
+def trusted_again(context: Context, record: TableRecord, under: Iterable[Lease] = ()) -> None:
     """Make sure that a table's changes are recorded from now on, and that it is the table that the ledger knows.
 
     A table that was recreated, or replaced by an older copy, is taken as it is. Every view that reads it is marked
-    then: the versions in its cuts are those of a table that no longer exists.
+    then: the versions in its cuts are those of a table that no longer exists. `under` are the leases of the worker that
+    does this: one that was away for too long must not mark what another has rebuilt since.
     """
     if not is_delta(record.location):
         return  # the next look at its log raises an error that names the table
@@ -110,9 +111,8 @@ def trusted_again(context: Context, record: TableRecord) -> None:
         return
     state = DeltaLog(record.location)
     for view in context.metadata.views.dependents(record.id):
-        context.metadata.views.update(
-            view.id, state="broken", problem=f"Table {record.name} was dropped and recreated."
-        )
+        problem = f"Table {record.name} was dropped and recreated."
+        context.metadata.views.update(view.id, under, state="broken", problem=problem)
     context.metadata.ledger.prune(record.id, 2**62)
     record = context.metadata.tables.update(
         record.id,

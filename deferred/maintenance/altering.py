@@ -212,7 +212,7 @@ def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> O
     view = context.metadata.views.get(name)
     options = view.options.replaced(**stated)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
-        view = settled(context, context.metadata.views.get(name))
+        view = settled(context, context.metadata.views.get(name), [propagation.lease, held.lease])
         with recorded(context, "alter", view) as work:
             work.from_cut = view.shown
             settings = context.engine.settings()

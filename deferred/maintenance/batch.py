@@ -111,7 +111,7 @@ def append(move: Move) -> str | None:
         with move.work.phase("write"):
             (shared.correct if move.full else shared.bring_along)(move.context, move.definition, move.cut)
             _write_batch(move, change, temporaries, batch)
-    _remove_applied_batches(move.context, move.view)
+    remove_applied_batches(move.context, move.view, move.held)
     return None
 
 
@@ -232,8 +232,11 @@ def _tagged(rows: pa.Table, names: Sequence[str], batch: int) -> pa.Table:
     return rows.append_column(names[-1], pa.array([batch] * rows.num_rows, pa.int64())).rename_columns(list(names))
 
 
-def _remove_applied_batches(context: Context, view: ViewRecord) -> None:
-    """Remove batches that MV shows already, several at a time; here, where no reader waits."""
+def remove_applied_batches(context: Context, view: ViewRecord, held: Held) -> None:
+    """Remove batches that MV shows already, several at a time; here, where no reader waits.
+
+    That they were removed is noted under the lease. Without it somebody may have altered the view meanwhile.
+    """
     state = context.metadata.views.by_id(view.id)
     if state.applied_batch < state.definition.tidied + BATCHES_LEFT:
         return
@@ -242,4 +245,5 @@ def _remove_applied_batches(context: Context, view: ViewRecord) -> None:
         context.engine.write(exp.delete(delta_table(differential_path(state.workings)), applied))
     except DeferredError:
         return  # somebody else is writing the table; the next propagate tries again
-    context.metadata.views.update(view.id, definition=replace(state.definition, tidied=state.applied_batch))
+    tidied = replace(state.definition, tidied=state.applied_batch)
+    context.metadata.views.update(view.id, [held.lease], definition=tidied)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from deferred.algebra.types import Columns
@@ -17,7 +19,7 @@ from deferred.maintenance.view_tables import (
     earlier_history,
     mv_path,
 )
-from deferred.metadata import ViewRecord
+from deferred.metadata import Lease, ViewRecord
 from deferred.options import HISTORIES
 from deferred.spark import bags
 from deferred.spark.engine import Engine, Mark
@@ -42,7 +44,7 @@ def make_filled_mv(engine: Engine, location: str, columns: Columns, rows: exp.Qu
     bags.create_filled(engine, mv_path(location), columns, rows, mark, _PLAIN)
 
 
-def repair(context: Context, view: ViewRecord) -> None:
+def repair(context: Context, view: ViewRecord, under: Iterable[Lease]) -> None:
     """Create those tables of a view again, empty, that cannot be read: the caller fills them.
 
     The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.
@@ -52,11 +54,11 @@ def repair(context: Context, view: ViewRecord) -> None:
         make_differential(context.engine, view.workings, view.columns)
         if view.replacement_batch > view.applied_batch:  # its rows are gone, and with them all that MV should show
             problem = "Its differential table was made again, and held the whole view."
-            context.metadata.views.update(view.id, state="broken", problem=problem)
+            context.metadata.views.update(view.id, under, state="broken", problem=problem)
     if not readable(mv_path(view.location)):
         remove_folder(mv_path(view.location))
         make_mv(context.engine, view.location, view.columns)
-        trusted_again(context, context.metadata.tables.by_id(view.table_id))
+        trusted_again(context, context.metadata.tables.by_id(view.table_id), under)
 
 
 def remove_earlier_histories(context: Context, name: str) -> None:

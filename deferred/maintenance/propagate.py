@@ -24,7 +24,7 @@ def propagate(
     """Bring the differential tables of a view from s_i to the cut at `until` (now, by default)."""
     view = context.metadata.views.get(name)
     with propagating(context, view) as held:
-        view = usable(settled(context, context.metadata.views.get(name)))
+        view = usable(settled(context, context.metadata.views.get(name), [held.lease]))
         with recorded(context, kind, view, until=until.isoformat() if until else None) as work:
             work.from_cut = view.propagated
             try:

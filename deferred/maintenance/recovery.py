@@ -8,7 +8,7 @@ what is older is brought up to date, and what neither says is reported.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from deferred.log.lease import lease
 from deferred.maintenance.following import in_order
 from deferred.maintenance.settle import altered, propagated_to, settled
 from deferred.maintenance.view_tables import differential_path, mv_path
-from deferred.metadata import Cut, TableRecord, TransactionRecord, ViewRecord
+from deferred.metadata import Cut, Lease, TableRecord, TransactionRecord, ViewRecord
 
 
 @dataclass
@@ -40,14 +40,15 @@ class Recovery:
 def recover(context: Context) -> Recovery:
     """Bring back tables, views, their states and transactions. Running it again changes nothing."""
     done, catalog = Recovery(), Catalog(context.root)
-    with lease(context, "recover", "The recovery of the metadata"):
+    with lease(context, "recover", "The recovery of the metadata") as held:
+        under = [held.lease]
         found = [(table.id, _recover_table(context, table, done)) for table in catalog.tables()]
         sound = {table for table, _ in found} - {table for table, is_there in found if not is_there}
         for view in in_order(catalog.views()):
-            _recover_view(context, view, sound, done)
+            _recover_view(context, view, sound, done, under)
         _recover_transactions(context, done)
         for view in context.metadata.views.all():
-            _recover_state(context, view, done)
+            _recover_state(context, view, done, under)
         for table in context.metadata.tables.all():
             try:
                 ledger.sync(context, [table], lambda t: transactions.recover(context, t))
@@ -91,7 +92,7 @@ def _is_later(table: TableRecord, known: TableRecord) -> bool:
     return is_there and (known.delta_id != table.delta_id or known.first_version < table.first_version)
 
 
-def _recover_view(context: Context, view: ViewRecord, sound: Set[int], done: Recovery) -> None:
+def _recover_view(context: Context, view: ViewRecord, sound: Set[int], done: Recovery, under: Sequence[Lease]) -> None:
     """What a view is: as the catalog says, unless the database has it from a later time."""
     views = context.metadata.views
     known = next((v for v in views.all() if v.id == view.id or v.name.casefold() == view.name.casefold()), None)
@@ -107,11 +108,11 @@ def _recover_view(context: Context, view: ViewRecord, sound: Set[int], done: Rec
         done.views.append(view.name)
     elif known.updated_at < view.updated_at and known.definition != view.definition:
         fields = {"sql": view.sql, **view.options.to_dict(), "columns": [list(c) for c in view.columns]}
-        views.update(view.id, **fields, definition=view.definition, depends_on=view.depends_on)
+        views.update(view.id, under, known.definition, **fields, definition=view.definition, depends_on=view.depends_on)
         done.views.append(view.name)
 
 
-def _recover_state(context: Context, view: ViewRecord, done: Recovery) -> None:
+def _recover_state(context: Context, view: ViewRecord, done: Recovery, under: Sequence[Lease]) -> None:
     """The cuts and batches of a view, by the marks in its tables' logs."""
     views = context.metadata.views
     try:
@@ -120,35 +121,35 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery) -> None:
         done.notes.append(
             f"The tables of view {view.name} are gone: it was dropped since, or lost. Drop it, or rebuild it. {error}"
         )
-        views.update(view.id, state="broken", problem="Its tables cannot be read.")
+        views.update(view.id, under, state="broken", problem="Its tables cannot be read.")
         return
     if shown is None:
         problem = "Delta's log no longer says which state it shows."
         done.notes.append(f"View {view.name}: {problem} Rebuild it.")
-        views.update(view.id, state="broken", problem=problem)
+        views.update(view.id, under, state="broken", problem=problem)
         return
-    view = _with_alteration(context, view)
+    view = _with_alteration(context, view, under)
     if view.shown is None or shown["batch"] > view.applied_batch:
         cut = Cut.from_json(shown["cut"])
-        view = views.update(view.id, shown=cut, applied_batch=shown["batch"])
+        view = views.update(view.id, under, shown=cut, applied_batch=shown["batch"])
     led = (
         last_mark(differential_path(view.workings), "propagate") if readable(differential_path(view.workings)) else None
     )
     if led is not None and led["batch"] > view.applied_batch and led["batch"] >= view.propagated_batch:
-        propagated_to(context, view, led)
+        propagated_to(context, view, led, under)
     elif view.propagated is None or view.propagated_batch < view.applied_batch:
-        views.update(view.id, propagated=view.shown, propagated_batch=view.applied_batch)
-    settled(context, views.by_id(view.id))
+        views.update(view.id, under, propagated=view.shown, propagated_batch=view.applied_batch)
+    settled(context, views.by_id(view.id), under)
 
 
-def _with_alteration(context: Context, view: ViewRecord) -> ViewRecord:
+def _with_alteration(context: Context, view: ViewRecord, under: Sequence[Lease]) -> ViewRecord:
     """A view with the definition that it was being given, if MV has it."""
     coming = view.definition.alteration
     if coming is None:
         return view
     for commit in DeltaLog(mv_path(view.location)).newest_first():
         if commit.mark is not None and commit.mark.get("alteration") == coming.id:
-            return altered(context, view, Cut.from_json(commit.mark["cut"]), commit.mark["batch"])
+            return altered(context, view, Cut.from_json(commit.mark["cut"]), commit.mark["batch"], under)
     return view
 
 

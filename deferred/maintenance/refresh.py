@@ -56,7 +56,7 @@ def partial_refresh(context: Context, name: str, kind: str = "partial_refresh") 
     """MV := (MV ∸ ∇MV) ⊎ ΔMV, ∇MV := ΔMV := φ (Figure 3): MV then shows s_i."""
     view = context.metadata.views.get(name)
     with refreshing(context, view) as held:
-        view = settled(context, context.metadata.views.get(name))
+        view = settled(context, context.metadata.views.get(name), [held.lease])
         with recorded(context, kind, view) as work:
             work.from_cut, work.to_cut = view.shown, view.propagated
             if view.propagated_batch == view.applied_batch:
@@ -189,16 +189,17 @@ def rebuild(context: Context, name: str) -> Operation:
 
     view = context.metadata.views.get(name)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
+        under = [propagation.lease, held.lease]
         with recorded(context, "rebuild", view) as work:
             work.from_cut, work.strategy = view.shown, RECOMPUTE.name
             with work.phase("sync"):
                 for source in base_tables(context, view):
-                    trusted_again(context, source)
+                    trusted_again(context, source, under)
                 tables = synced_tables(context, view)
                 for transaction in undo.stuck(context, tables):
                     raise TransactionError(undo.explained(transaction))
-                repair(context, view)  # after the base tables were read: the storage can be reached
-                view = settled(context, context.metadata.views.get(name))
+                repair(context, view, under)  # after the base tables were read: the storage can be reached
+                view = settled(context, context.metadata.views.get(name), under)
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut
             definition = definitions.load(context, view)
@@ -218,7 +219,7 @@ def rebuild(context: Context, name: str) -> Operation:
                 confirm(mv, "refresh", work.id)
             context.metadata.views.update(
                 view.id,
-                [propagation.lease, held.lease],
+                under,
                 shown=cut,
                 propagated=cut,
                 applied_batch=batch,

@@ -12,25 +12,28 @@ from deferred.maintenance.view_tables import differential_path, mv_path
 from deferred.metadata import Cut, Lease, ViewRecord
 
 
-def settled(context: Context, view: ViewRecord) -> ViewRecord:
+def settled(context: Context, view: ViewRecord, under: Iterable[Lease] = ()) -> ViewRecord:
     """Record commits whose process died before it could record them. Running it again changes nothing.
+
+    `under` are the leases of a worker. Who only reads has none: what is recorded then is what the next one would find,
+    too, and never takes the place of something later.
 
     The process had recorded that it began. Where nobody knows of that, the database is older than the tables.
     """
     views = context.metadata.views
     applied = last_mark(mv_path(view.location), "refresh")
     if applied is not None and is_altered(view, applied):
-        view = altered(context, view, Cut.from_json(applied["cut"]), applied["batch"])
+        view = altered(context, view, Cut.from_json(applied["cut"]), applied["batch"], under)
     if applied is not None and applied["batch"] > view.applied_batch:
         _refuse_unknown(context, view, applied)
-        view = views.update(view.id, shown=Cut.from_json(applied["cut"]), applied_batch=applied["batch"])
+        view = views.update(view.id, under, shown=Cut.from_json(applied["cut"]), applied_batch=applied["batch"])
     propagated = last_mark(differential_path(view.workings), "propagate")
     if propagated is not None and propagated["batch"] > view.propagated_batch:
         _refuse_unknown(context, view, propagated)
-        view = propagated_to(context, view, propagated)
+        view = propagated_to(context, view, propagated, under)
     if view.applied_batch > view.propagated_batch:  # a rebuild, which passes over the differential tables
         view = views.update(
-            view.id, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
+            view.id, under, propagated=view.shown, propagated_batch=view.applied_batch, state="active", problem=None
         )
     return view
 
@@ -65,13 +68,17 @@ def is_altered(view: ViewRecord, mark: Mapping[str, Any]) -> bool:
 
 
 def altered(context: Context, view: ViewRecord, cut: Cut, batch: int, under: Iterable[Lease] = ()) -> ViewRecord:
-    """Give a view the definition that MV has already, in one transaction of the metadata database."""
+    """Give a view the definition that MV has already, in one transaction of the metadata database.
+
+    Only in the place of the definition that was looked at: somebody else may have recorded this, and be at work on
+    another alteration already, whose note must not be lost.
+    """
     new = view.definition.alteration
     assert new is not None
-    context.metadata.tables.update(view.table_id, columns=new.columns)
     return context.metadata.views.update(
         view.id,
         under,
+        view.definition,
         sql=new.sql,
         **new.options.to_dict(),
         columns=new.columns,

@@ -128,7 +128,7 @@ def _verification(context: Context, name: str) -> Verification:
     recover_all(context)
     view = context.metadata.views.get(name)
     with propagating(context, view) as held:
-        view = usable(settled(context, context.metadata.views.get(name)))
+        view = usable(settled(context, context.metadata.views.get(name), [held.lease]))
         functions.changed(context, view.definition)  # so that none is taken from an earlier operation
         definition = definitions.load(context, view)
         with context.engine.temporaries() as temporaries:

@@ -97,30 +97,52 @@ class ViewStore(NamedStore[ViewRecord]):
         with self._database.read() as session:
             return [row.record() for row in session.scalars(statement)]
 
-    def update(self, view_id: int, under: Iterable[Lease] = (), **fields: Any) -> ViewRecord:
+    def update(
+        self,
+        view_id: int,
+        under: Iterable[Lease] = (),
+        instead_of: RememberedDefinition | None = None,
+        **fields: Any,
+    ) -> ViewRecord:
         """Change some fields of a view, named as the columns of its row; `depends_on` replaces the tables it reads.
 
-        LeaseLostError, and nothing is changed, if one of the leases `under` which it is done was taken over.
+        LeaseLostError, and nothing is changed, if one of the leases `under` which it is done was taken over. Nor is
+        anything changed if the view no longer has the definition that it is done `instead_of`: who has no lease may
+        come after somebody who has recorded the same, and after what that one did next.
 
         Only the named columns are written: a propagate and a partial_refresh that overlap do not undo each other.
         Batches only go forward: who has read Delta's log before another did must not take back what that one has found.
+        The view's own table has the columns of the view, always.
         """
         depends_on = fields.pop("depends_on", None)
         values = changes(ViewRow, {"updated_at": utc_now(), **fields})
         with self._database.write() as session:
             leases.check(session, under)
+            if instead_of is not None and _definition(session, view_id) != instead_of:
+                return self._row(session, view_id).record()
             behind = [ViewRow.__table__.c[name] <= values[name] for name in _BATCHES if name in values]
             session.execute(update(ViewRow).where(ViewRow.id == view_id, *behind).values(values))
-            row = session.get(ViewRow, view_id)
-            if row is None:
-                raise self._no_id(view_id)
+            row = self._row(session, view_id)
             if depends_on is not None:
                 _write_dependencies(session, view_id, depends_on)
                 session.refresh(row)
             record = row.record()
+            own = None
+            if "columns" in values:
+                table = session.get_one(TableRow, row.table_id)
+                table.columns = row.columns
+                own = table.record()
         if depends_on is not None or not fields.keys() <= _PROGRESS:
             self._journal.keep(record)
+        if own is not None:
+            self._journal.keep(own)
         return record
+
+    def _row(self, session: Session, view_id: int) -> ViewRow:
+        row = session.get(ViewRow, view_id)
+        if row is None:
+            raise self._no_id(view_id)
+        return row
 
     def remove(self, view_id: int) -> None:
         """Remove a view, what it reads and its own table, all or nothing. Its operations stay under its name."""
@@ -132,6 +154,11 @@ class ViewStore(NamedStore[ViewRecord]):
         with self._database.write() as session:
             table_id = session.scalar(delete(ViewRow).where(ViewRow.id == view_id).returning(ViewRow.table_id))
             session.execute(delete(TableRow).where(TableRow.id == table_id))
+
+
+def _definition(session: Session, view_id: int) -> RememberedDefinition | None:
+    """The definition of a view, which nobody changes before the transaction ends."""
+    return session.scalar(select(ViewRow.definition).where(ViewRow.id == view_id).with_for_update())
 
 
 def _write_dependencies(session: Session, view_id: int, table_ids: Iterable[int]) -> None:

@@ -244,6 +244,21 @@ def test_a_view_can_change_in_parts(metadata: Metadata) -> None:
     assert metadata.views.update(view.id, shown=None).shown is None
 
 
+def test_a_views_own_table_has_its_columns(metadata: Metadata) -> None:
+    view = add_view(metadata, "top", [add_table(metadata, "sales").id])
+    metadata.views.update(view.id, columns=(("c", "int"),))
+    assert metadata.tables.by_id(view.table_id).columns == (("c", "int"),)
+
+
+def test_a_definition_takes_the_place_of_one_only_while_that_is_there(metadata: Metadata) -> None:
+    view = add_view(metadata, "top", [add_table(metadata, "sales").id], definition=DEFINITION)
+    new = RememberedDefinition(whole="It calls rand() now.")
+    assert metadata.views.update(view.id, (), new, definition=new, sql="SELECT 2") == view
+    changed = metadata.views.update(view.id, (), DEFINITION, definition=new, sql="SELECT 2")
+    assert (changed.definition, changed.sql) == (new, "SELECT 2")
+    assert metadata.views.update(view.id, (), DEFINITION, sql="SELECT 3") == changed
+
+
 def test_operations_are_listed_newest_first_and_outlive_their_view(metadata: Metadata) -> None:
     view = add_view(metadata, "Top", [])
     cut = Cut(NOON, {1: 1})
