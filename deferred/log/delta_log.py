@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from urllib.parse import unquote
 
 from deferred.algebra.nested import extends
 from deferred.errors import StorageError
 from deferred.log import object_store
 from deferred.log.heads import About, Heads, commit_file, last_checkpoint
+from deferred.log.recent import Recent
 from deferred.log.storage import files_of
 from deferred.spark.engine import read_mark
 from deferred.sql.dialect import quoted
@@ -90,10 +91,8 @@ class _Opened:
     A table is the same as long as the file of its newest commit is the same, and no later one is there.
     """
 
-    most: ClassVar[int] = 64
-
-    def __init__(self) -> None:
-        self._tables: dict[str, tuple[tuple[int, ...], DeltaTable]] = {}
+    def __init__(self, most: int = 64) -> None:
+        self._tables: Recent[tuple[tuple[int, ...], DeltaTable]] = Recent(most)
 
     def table(self, location: str) -> DeltaTable:
         known = self._tables.get(location)
@@ -102,11 +101,10 @@ class _Opened:
         begun = time.time_ns()
         table = _opened(location)
         newest = self._newest(location, table.version())
-        self._tables.pop(location, None)
         if newest is not None and newest[1] < begun:  # else another one may have been put in its place meanwhile
-            while len(self._tables) >= self.most:
-                self._tables.pop(next(iter(self._tables)), None)
-            self._tables[location] = newest, table
+            self._tables.put(location, (newest, table))
+        else:
+            self._tables.forget(location)
         return table
 
     @staticmethod
@@ -123,9 +121,7 @@ class _Opened:
 
 _OPENED = _Opened()
 _HEADS = Heads()
-
-
-_COUNTED: dict[str, tuple[str, int, int]] = {}
+_COUNTED: Recent[tuple[str, int, int]] = Recent(1024)
 """For each table its id, and how many rows it had at a version."""
 COUNTED_COMMITS = 256
 """After more commits than this, the files of a table are listed again to count its rows."""
@@ -136,8 +132,8 @@ class DeltaLog:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        found = _HEADS.version(location)
-        self.version = int(self._at(None).version()) if found is None else found
+        self._newest = _HEADS.newest(location)
+        self.version = int(self._at(None).version()) if self._newest is None else self._newest.version
         """The newest version when the table was first looked at."""
 
     @cached_property
@@ -159,11 +155,9 @@ class DeltaLog:
 
     @cached_property
     def _about(self) -> About:
-        found = _HEADS.about(self.location, self.version)
-        if found is None:
-            found = _told(self._table)
-            _HEADS.learn(self.location, self.version, found)
-        return found
+        if self._newest is None:
+            return _told(self._table)
+        return _HEADS.about(self.location, self._newest, lambda: _told(self._table))
 
     @property
     def id(self) -> str:
@@ -407,7 +401,7 @@ class DeltaLog:
                 rows = int(self._table.count())
             except Exception:
                 return None
-        _COUNTED[self.location] = self.id, self.version, rows
+        _COUNTED.put(self.location, (self.id, self.version, rows))
         return rows
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from deferred.log.recent import Recent
 
 COMMITS = 1000
 """Of a table that was not looked at yet, at most so many commits are read; delta-rs reads its checkpoint."""
@@ -36,7 +38,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class _Sign:
+class Sign:
     """What tells the commit with a number from any other one of that number."""
 
     version: int
@@ -45,25 +47,30 @@ class _Sign:
     size: int
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The newest commit of a table that was seen, and what the log says of the table at a version up to that."""
+
+    newest: Sign
+    about: tuple[int, About] | None = None
+
+
 class Heads:
     """What was found of tables so far. A table is the same as long as the newest commit that was seen is the same."""
 
-    most = 256
+    def __init__(self, most: int = 256) -> None:
+        self._tables: Recent[_Known] = Recent(most)
 
-    def __init__(self) -> None:
-        self._newest: dict[str, _Sign] = {}
-        self._about: dict[str, tuple[int, About]] = {}
-
-    def version(self, location: str) -> int | None:
-        """The newest version of a table; None where delta-rs must look."""
+    def newest(self, location: str) -> Sign | None:
+        """The newest commit of a table; None where delta-rs must look."""
         if "://" in location:
             return None
         begun = time.time_ns()
-        known = self._newest.get(location)
-        if known is not None and _sign(location, known.version) != known:
-            self._forget(location)
+        known = self._tables.get(location)
+        if known is not None and _sign(location, known.newest.version) != known.newest:
+            self._tables.forget(location)
             known = None
-        version = known.version if known is not None else _first(location)
+        version = known.newest.version if known is not None else _first(location)
         if version is None:
             return None
         while os.path.exists(f"{location}/{commit_file(version + 1)}"):
@@ -71,62 +78,58 @@ class Heads:
         if os.path.exists(f"{location}/{commit_file(version + 2)}"):  # a commit is missing, or has just come
             return None
         newest = _sign(location, version)
-        if newest is not None and newest.modified < begun:  # else another one may have been put in its place meanwhile
-            while len(self._newest) >= self.most:
-                self._forget(next(iter(self._newest)))
-            self._newest[location] = newest
-        return version
+        if newest is None or (known is not None and known.newest == newest):
+            return newest
+        if newest.modified < begun:  # else another one may have been put in its place meanwhile
+            self._tables.put(location, _Known(newest, None if known is None else known.about))
+        return newest
 
-    def about(self, location: str, version: int) -> About | None:
-        """What the log says of a table at a version, which `version` has returned; None where delta-rs must look."""
-        if "://" in location:
-            return None
+    def about(self, location: str, newest: Sign, otherwise: Callable[[], About]) -> About:
+        """What the log says of a table at its newest commit; `otherwise` asks delta-rs.
+
+        It is remembered only while that commit is the newest one that was seen: another thread may have seen a later
+        one, or one of another table in the place of this one.
+        """
+        known = self._tables.get(location)
+        known = known if known is not None and known.newest == newest else None
         try:
-            found = self._read(location, version)
+            found = _read(location, newest.version, None if known is None else known.about)
         except (OSError, ValueError, KeyError, TypeError):
-            return None
-        if found is not None:
-            self.learn(location, version, found)
+            found = None
+        found = found or otherwise()
+        if known is not None:
+            self._tables.replace(location, known, _Known(newest, (newest.version, found)))
         return found
 
-    def learn(self, location: str, version: int, about: About) -> None:
-        """Remember what is known of a table at a version, if that is the newest one that was seen."""
-        newest = self._newest.get(location)
-        if newest is not None and newest.version == version:
-            self._about[location] = version, about
 
-    def _read(self, location: str, version: int) -> About | None:
-        known = self._about.get(location)
-        if known is None or known[0] > version:
-            known = _checkpointed(location, version)
-        metadata: Mapping[str, Any] | None = None
-        protocol: Mapping[str, Any] | None = None
-        after = -1
-        if known is not None:
-            after, about = known
-            metadata, protocol = about.metadata, about.protocol
-        if version - after > COMMITS:
-            return None
-        for number in range(after + 1, version + 1):
-            with open(f"{location}/{commit_file(number)}", encoding="utf-8") as lines:
-                for line in lines:
-                    if '"metaData"' in line or '"protocol"' in line:
-                        action = json.loads(line)
-                        metadata = action.get("metaData") or metadata
-                        protocol = action.get("protocol") or protocol
-        return None if metadata is None or protocol is None else About(metadata, protocol)
-
-    def _forget(self, location: str) -> None:
-        self._newest.pop(location, None)
-        self._about.pop(location, None)
+def _read(location: str, version: int, known: tuple[int, About] | None) -> About | None:
+    """What the commits up to a version say, after what is known of an earlier one; None where delta-rs must look."""
+    if known is None:
+        known = _checkpointed(location, version)
+    metadata: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any] | None = None
+    after = -1
+    if known is not None:
+        after, about = known
+        metadata, protocol = about.metadata, about.protocol
+    if version - after > COMMITS:
+        return None
+    for number in range(after + 1, version + 1):
+        with open(f"{location}/{commit_file(number)}", encoding="utf-8") as lines:
+            for line in lines:
+                if '"metaData"' in line or '"protocol"' in line:
+                    action = json.loads(line)
+                    metadata = action.get("metaData") or metadata
+                    protocol = action.get("protocol") or protocol
+    return None if metadata is None or protocol is None else About(metadata, protocol)
 
 
-def _sign(location: str, version: int) -> _Sign | None:
+def _sign(location: str, version: int) -> Sign | None:
     try:
         found = os.stat(f"{location}/{commit_file(version)}")
     except OSError:
         return None
-    return _Sign(version, found.st_mtime_ns, found.st_ino, found.st_size)
+    return Sign(version, found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _first(location: str) -> int | None:

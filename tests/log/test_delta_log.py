@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 
 from deferred.errors import StorageError
-from deferred.log import tracking
+from deferred.log import delta_log, tracking
 from deferred.log.context import Context
 from deferred.log.delta_log import FEED, DeltaLog, last_mark
+from deferred.log.heads import Heads
+from deferred.log.recent import Recent
 from deferred.metadata import Metadata
 from deferred.spark.engine import Engine
 
@@ -226,6 +230,59 @@ def test_what_is_known_without_the_files_is_what_delta_rs_says(tmp_path: Path, m
         assert log.properties == table.metadata().configuration
         assert json.loads(log.metadata["schemaString"]) == json.loads(table.schema().to_json())
         assert (log.partitions, log.has_feed) == ((), True)
+
+
+def test_threads_look_at_more_tables_than_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them forgets what another one has just looked up, or is about to."""
+    monkeypatch.setattr(delta_log, "_HEADS", Heads(most=2))
+    monkeypatch.setattr(delta_log, "_OPENED", delta_log._Opened(most=2))
+    tables = [tmp_path / f"t{number}" for number in range(5)]
+    for number, path in enumerate(tables):
+        write_deltalake(path, pa.table({f"c{number}": [1]}))
+
+    def look(seed: int) -> list[str]:
+        found = []
+        for number in range(100):
+            path = tables[(seed + number * (1 + seed % 3)) % len(tables)]
+            log = DeltaLog(str(path))
+            if log.columns != ((f"c{tables.index(path)}", "bigint"),) or len(log.listed("path")) != 1:
+                found.append(path.name)
+        return found
+
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            assert list(threads.map(look, range(6))) == [[]] * 6
+    finally:
+        sys.setswitchinterval(switching)
+
+
+def test_only_what_was_asked_for_last_is_kept_whatever_threads_do() -> None:
+    kept = Recent[int](3)
+
+    def work(seed: int) -> None:
+        for number in range(60_000):
+            key = (seed * 7 + number) % 11
+            assert kept.get(key) in (None, key)
+            kept.put(key, key)
+            if number % 5 == 0:
+                kept.forget(key)
+
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(work, range(6)))
+    finally:
+        sys.setswitchinterval(switching)
+    assert len(kept) <= 3
+    kept.put("a", 1)
+    known = kept.get("a")
+    assert known == 1
+    kept.replace("a", known, 2)
+    kept.replace("a", known, 3)  # somebody else has found something since
+    assert kept.get("a") == 2
 
 
 def test_a_log_with_a_hole(table: Path) -> None:
