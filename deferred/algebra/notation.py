@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count, permutations
 
 from sqlglot import exp
 
-from deferred.algebra.operators import Change, Join, Scan
+from deferred.algebra.operators import Change, Scan
 from deferred.algebra.operators.scan import scans_of
-from deferred.algebra.plan import Plan
+from deferred.algebra.plan import Plan, used
 from deferred.algebra.scalar import Scalar, rewrite
 
 LONGEST = 40
@@ -20,7 +21,7 @@ def notation(plan: Plan) -> str:
     """A plan in the paper's notation; columns have the names they have in their tables.
 
     >>> from sqlglot import parse_one
-    >>> from deferred.algebra.operators import Aggregate, Distinct, Project, SetOperation
+    >>> from deferred.algebra.operators import Aggregate, Distinct, Join, Project, SetOperation
     >>> from deferred.algebra.scalar import column
     >>> r, s = Scan("R", ("A", "B"), ("c1", "c2")), Scan("S", ("B", "C"), ("c3", "c4"))
     >>> notation(Project(Join((r, s), parse_one("c2 = c3")), (("c5", column("c1")),)))
@@ -37,7 +38,7 @@ class Labels:
     """Readable names for the columns and tables of a plan, with which nodes write their notation.
 
     A column has its name in its table, with the table's name where two tables share it; a computed one is its
-    expression. A table that is joined with itself has a prime for each further occurrence.
+    expression. A table that is joined with itself, in whatever way, has a prime for each further occurrence.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -125,10 +126,20 @@ def _is_closed(text: str) -> bool:
 
 
 def _primes(plan: Plan) -> dict[tuple[str, ...], str]:
+    """For the columns of each scan the primes of its table, by which it differs from all those that it meets."""
+    met: defaultdict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+    for node in filter(_reads_several, plan.walk()):
+        for one, another in permutations(map(scans_of, node.children), 2):
+            for scan in one:
+                met[scan.ids].update(other.ids for other in another if other.table == scan.table)
     primes: dict[tuple[str, ...], str] = {}
-    for join in (node for node in plan.walk() if isinstance(node, Join)):
-        met: Counter[str] = Counter()
-        for scan in scans_of(join):
-            primes[scan.ids] = max(primes.get(scan.ids, ""), "′" * met[scan.table])
-            met[scan.table] += 1
+    for ids in dict.fromkeys(scan.ids for scan in scans_of(plan)):
+        taken = {primes.get(other) for other in met[ids]}
+        primes[ids] = next(text for text in ("′" * number for number in count()) if text not in taken)
     return primes
+
+
+def _reads_several(plan: Plan) -> bool:
+    """Whether columns of several inputs meet in a node, as in a join; in a set operation they stand for one another."""
+    read = used(*plan.expressions) | frozenset(plan.columns)
+    return len({found for child in plan.children if (found := read & frozenset(child.columns))}) > 1

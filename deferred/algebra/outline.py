@@ -13,14 +13,14 @@ def outline(plan: Plan) -> list[str]:
     >>> from deferred.algebra.operators import Aggregate, Scan
     >>> sales = Scan("sales", ("shop", "price"), ("c1", "c2"))
     >>> print("\\n".join(outline(Aggregate(sales, ("c1",), (("c3", parse_one("median(c2)")),)))))
-    Aggregate · touched groups: reads the changed rows, and in sales all rows of their groups (shop)
-      Scan sales (shop, price) · linear: reads its changes
+    aggregate · touched groups: reads the changed rows, and in sales all rows of their groups (shop)
+      table sales (shop, price) · linear: reads its changes
     """
     return _lines(plan, Labels(plan), 0)
 
 
 def _lines(plan: Plan, labels: Labels, depth: int) -> list[str]:
-    what = type(plan).__name__
+    what = plan.title.removeprefix("a ").removeprefix("an ")
     if not plan.children:
         what += f" {plan.notation(labels)} ({labels.columns(plan.columns)})"
     lines = ["  " * depth + f"{what} · {plan.strategy.name}: reads {plan.reads(labels)}"]

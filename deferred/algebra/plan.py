@@ -174,6 +174,11 @@ class Plan(ABC):
         if missing:
             raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
 
+    @property
+    def title(self) -> str:
+        """What `explain` calls this one: `called`, unless one class is several operators of SQL."""
+        return self.called
+
     # ---- structure
 
     @property

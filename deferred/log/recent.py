@@ -13,13 +13,6 @@ class Recent(Generic[V]):
 
     Every method takes a lock. To leave that to the interpreter would not do: between two of its steps, another thread
     may change the map that one goes through.
-
-    >>> squares = Recent[int](2)
-    >>> for number in (1, 2, 1, 3):
-    ...     if squares.get(number) is None:
-    ...         squares.put(number, number * number)
-    >>> squares.get(1), squares.get(2), squares.get(3)
-    (1, None, 9)
     """
 
     def __init__(self, most: int) -> None:

@@ -99,7 +99,7 @@ def test_a_person_looks_at_the_views(site: Site, page: Any, picture: Any) -> Non
     assert section.locator("svg[aria-label='Operations by phase'] rect.phase.apply").count() > 0
     assert section.locator("svg[aria-label=Downtime] circle.commit").count() > 0
     maintained = section.locator("h3", has_text="How it is maintained")
-    assert "Join · linear" in (maintained.locator("~ pre").first.text_content() or "")
+    assert "join · linear" in (maintained.locator("~ pre").first.text_content() or "")
     assert not section.get_by_text(str(site.folder)).is_visible(), "where it is, only to those who ask"
     section.locator("a.button", has_text="Its runs").wait_for()
     section.locator("a.button").first.click()

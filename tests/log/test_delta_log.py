@@ -283,6 +283,11 @@ def test_only_what_was_asked_for_last_is_kept_whatever_threads_do() -> None:
     kept.replace("a", known, 2)
     kept.replace("a", known, 3)  # somebody else has found something since
     assert kept.get("a") == 2
+    kept.put("b", 4)
+    kept.put("c", 6)
+    assert kept.get("a") == 2
+    kept.put("d", 8)  # b was not asked for longest
+    assert [kept.get(key) for key in "abcd"] == [2, None, 6, 8]
 
 
 def test_a_log_with_a_hole(table: Path) -> None:

@@ -58,6 +58,7 @@ class Kind:
     unmatched_right: whether rows of F without one are
     """
 
+    called: str
     symbol: str
     side: str
     word: str | None
@@ -67,10 +68,12 @@ class Kind:
     unmatched_right: bool
 
 
-LEFT = Kind("⟕", "LEFT", None, selects=False, matched=True, unmatched=True, unmatched_right=False)
-FULL = Kind("⟗", "FULL", None, selects=False, matched=True, unmatched=True, unmatched_right=True)
-SEMI = Kind("⋉", "LEFT", "SEMI", selects=True, matched=True, unmatched=False, unmatched_right=False)
-ANTI = Kind("▷", "LEFT", "ANTI", selects=True, matched=False, unmatched=True, unmatched_right=False)
+LEFT = Kind("LEFT JOIN", "⟕", "LEFT", None, selects=False, matched=True, unmatched=True, unmatched_right=False)
+FULL = Kind("FULL JOIN", "⟗", "FULL", None, selects=False, matched=True, unmatched=True, unmatched_right=True)
+SEMI = Kind("EXISTS or IN", "⋉", "LEFT", "SEMI", selects=True, matched=True, unmatched=False, unmatched_right=False)
+ANTI = Kind(
+    "NOT EXISTS or NOT IN", "▷", "LEFT", "ANTI", selects=True, matched=False, unmatched=True, unmatched_right=False
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,10 @@ class OuterJoin(Binary):
     row_by_row = False
     in_recursion = True  # the left side of a semi or anti join, and the right side of a semi join
     one_row = False
+
+    @property
+    def title(self) -> str:
+        return self.kind.called
 
     @property
     def columns(self) -> tuple[str, ...]:

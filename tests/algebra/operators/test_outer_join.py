@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deferred.algebra.operators import OuterJoin
+from deferred.algebra.outline import outline
 from deferred.errors import UnsupportedSQLError
 from tests.algebra.operators.cases import OperatorCases, bound
 
@@ -25,6 +26,9 @@ class TestOuterJoin(OperatorCases):
         "not in, unknown with a NULL": "SELECT a FROM t WHERE a NOT IN (SELECT c FROM u)",
         "with groups": "SELECT a, n FROM t LEFT JOIN (SELECT b, COUNT(*) AS n FROM u GROUP BY b) AS q ON t.b = q.b",
         "with itself": "SELECT x.a, y.b FROM t AS x LEFT JOIN t AS y ON x.a = y.b",
+        "exists in itself": "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM t AS y WHERE y.b = t.b)",
+        "not in itself": "SELECT a FROM t WHERE b NOT IN (SELECT b FROM t)",
+        "with the greatest of itself": "SELECT a, (SELECT MAX(y.b) FROM t AS y WHERE y.a = t.b) AS most FROM t",
     }
     correlated = {
         "its condition reads an outer column": "SELECT a, (SELECT COUNT(v.c) FROM u LEFT JOIN u AS v "
@@ -39,6 +43,10 @@ class TestOuterJoin(OperatorCases):
         "semi": "Π[a, t.b](t ⋉[t.b = u.b] u)",
         "anti": "Π[a, t.b](t ▷[t.b = u.b] u)",
         "not in, unknown with a NULL": "Π[a](t ▷[(a = c) OR (a = c) IS NULL] Π[c](u))",
+        "exists in itself": "Π[a](t ⋉[t′.b = t.b] Π[t′.b](t′))",
+        "not in itself": "Π[a](t ▷[(t.b = t′.b) OR (t.b = t′.b) IS NULL] Π[t′.b](t′))",
+        "with the greatest of itself": "Π[t.a, c_7](Π[t.a, CASE WHEN (TRUE) IS NULL THEN NULL ELSE MAX(t′.b) END → c_7]"
+        "(t ⟕[t′.a = t.b] Π[t′.a, MAX(t′.b), TRUE](γ[t′.a; MAX(t′.b)](t′))))",
     }
     reads = {
         "left": "touched keys: the changed rows, and both sides at their keys (t.b = u.b)",
@@ -57,6 +65,19 @@ class TestOuterJoin(OperatorCases):
     }
     pruned = {("left", "a"): "t(a, b), u(b)", ("left", "c"): "t(b), u(b, c)", ("anti", "a"): "t(a, b), u(b)"}
     unique_keys = {"left": None, "semi": None}
+
+
+def test_a_plan_says_what_was_written() -> None:
+    """One class is several operators: each has its own name."""
+    plans = {
+        "t LEFT JOIN u ON t.b = u.b": "LEFT JOIN",
+        "t FULL JOIN u ON t.b = u.b": "FULL JOIN",
+        "t WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b)": "EXISTS or IN",
+        "t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.b = t.b)": "NOT EXISTS or NOT IN",
+    }
+    for text, called in plans.items():
+        lines = [line.strip().split(" ·")[0] for line in outline(bound(f"SELECT a FROM {text}"))]
+        assert lines[:3] == ["SELECT", called, "table t (a, t.b)"]
 
 
 def test_a_full_join_with_outer_columns_is_refused() -> None:
