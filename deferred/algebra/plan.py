@@ -154,6 +154,8 @@ class Plan(ABC):
 
     Every part below is abstract on purpose. A class that omits one cannot be imported, so no operator
     silently gets a default. Nodes that occur only in derived plans extend `Derived`, which defines the parts for them.
+    Nor does an operator silently get a rule of another one: a class that extends an operator names in `inherits` which
+    of its parts are right for it, too.
     """
 
     called: ClassVar[str]
@@ -165,7 +167,7 @@ class Plan(ABC):
     in_recursion: ClassVar[bool]
     """Whether a recursion may go through the node: more rows of its inputs never give fewer rows."""
 
-    def __init_subclass__(cls, abstract: bool = False) -> None:
+    def __init_subclass__(cls, abstract: bool = False, inherits: Sequence[str] = ()) -> None:
         super().__init_subclass__()
         if abstract:
             return
@@ -173,6 +175,15 @@ class Plan(ABC):
         missing += [name for name in FACTS if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"The operator {cls.__name__} does not define {', '.join(missing)}.")
+        others = [base for base in cls.__mro__[1:] if base in _OPERATORS]
+        inherited = {part for base in others for part in vars(base) if part in (*PARTS, *FACTS)} - set(vars(cls))
+        if inherited != set(inherits):
+            raise TypeError(
+                f"The operator {cls.__name__} inherits {', '.join(sorted(inherited)) or 'nothing'} from another one, "
+                f"and has to name what it does not define itself: class {cls.__name__}(…, inherits=(…)). Unlike what "
+                f"it names: {', '.join(sorted(inherited ^ set(inherits)))}."
+            )
+        _OPERATORS.add(cls)
 
     @property
     def title(self) -> str:
@@ -329,6 +340,9 @@ class Plan(ABC):
 PARTS = tuple(sorted(Plan.__abstractmethods__))
 FACTS = ("called", "row_by_row", "in_recursion")
 """What every operator must define."""
+
+_OPERATORS: set[type] = set()
+"""The classes that are operators, and no bases of operators."""
 
 
 def transformed(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:

@@ -65,6 +65,18 @@ def test_an_operator_that_says_everything_is_accepted() -> None:
     assert type("Complete", (Plan,), stated()).row_by_row
 
 
+def test_an_operator_that_extends_another_one_names_what_it_inherits() -> None:
+    """Otherwise a sample would have the delta rule of a filter, and nobody would have said so."""
+    with pytest.raises(TypeError, match=r"^The operator Sample inherits called, delta, demanded, .* from another one"):
+        type("Sample", (Filter,), {})
+    own = {part for part in (*PARTS, *FACTS) if part in vars(Filter)}
+    with pytest.raises(TypeError, match=r"Unlike what it names: delta\.$"):
+        type("Sample", (Filter,), {}, inherits=sorted(own - {"delta"}))
+    with pytest.raises(TypeError, match=r"Unlike what it names: delta\.$"):
+        type("Sample", (Filter,), {"delta": None}, inherits=sorted(own))
+    assert type("Sample", (Filter,), {"delta": None}, inherits=sorted(own - {"delta"})).row_by_row
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_states_every_part(operator: type[Plan]) -> None:
     assert not operator.__abstractmethods__

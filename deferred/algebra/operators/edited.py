@@ -19,8 +19,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Edited(Filter):
-    """σ[n](E) in the place of σ[o](E): `condition` is n, `before` o."""
+class Edited(
+    Filter,
+    inherits=(
+        "called",
+        "demanded",
+        "evaluate",
+        "expressions",
+        "joined_on",
+        "known",
+        "labelled",
+        "needs",
+        "notation",
+        "one_row",
+        "origin",
+        "pruned",
+        "pulled_up",
+        "restricted",
+        "sql",
+        "unique_key",
+        "unnested",
+        "with_join_condition",
+    ),
+):
+    """σ[n](E) in the place of σ[o](E): `condition` is n, `before` o. Its rows are those of σ[n](E); only Δ knows o."""
 
     before: Scalar
 

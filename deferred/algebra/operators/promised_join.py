@@ -34,7 +34,34 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class PromisedJoin(Join):
+class PromisedJoin(
+    Join,
+    inherits=(
+        "called",
+        "columns",
+        "demanded",
+        "evaluate",
+        "expressions",
+        "figure2",
+        "in_recursion",
+        "joined_on",
+        "known",
+        "labelled",
+        "looked_up_by",
+        "needs",
+        "notation",
+        "one_row",
+        "origin",
+        "pruned",
+        "pulled_up",
+        "row_by_row",
+        "sql",
+        "supported",
+        "unique_key",
+        "unnested",
+        "with_join_condition",
+    ),
+):
     """E₁ ⋈ … ⋈ Eₙ, in which `links` are references to unique keys. What refers comes before what it refers to."""
 
     links: tuple[Link, ...] = ()
