@@ -1,4 +1,4 @@
-"""Figure 2 of Colby et al. 1996, literally and symbolically: substitutions, DEL and ADD, past and future queries.
+"""Figure 2 of Colby et al. 1996, literally and symbolically: substitutions, DEL and ADD.
 
 A query goes in and queries come out, to be evaluated in whatever state they are meant for. Spark runs the signed
 counts of `delta` instead, which the tests compare with this module; `explain` shows these equations.
@@ -83,11 +83,6 @@ def minimum(left: Plan, right: Plan) -> Plan:
     return SetOperation(left, right, INTERSECT, True, left.columns)
 
 
-def maximum(left: Plan, right: Plan) -> Plan:
-    """E max F = E ⊎ (F ∸ E)."""
-    return plus(left, monus(right, left))
-
-
 def plus(first: Plan, *others: Plan) -> Plan:
     """E ⊎ F."""
     return UnionAll((first, *others), first.columns)
@@ -98,13 +93,6 @@ def applied(query: Plan, change: Pair) -> Plan:
     return plus(monus(query, change.deletions), change.additions)
 
 
-def transaction(schema: Schema) -> Substitution:
-    """𝒯̂ of a simple transaction: D = ∇R, A = ΔR (Section 2.4)."""
-    return Substitution(
-        {name: Pair(table(f"∇{name}", columns), table(f"Δ{name}", columns)) for name, columns in schema.items()}
-    )
-
-
 def log(schema: Schema) -> Substitution:
     """ℒ̂ of a log: D = ▲R, A = ▼R, since deleting what was inserted restores the past (Section 2.4)."""
     return Substitution(
@@ -112,79 +100,12 @@ def log(schema: Schema) -> Substitution:
     )
 
 
-def future(transaction: Substitution, query: Plan) -> Plan:
-    """FUTURE(𝒯, Q) = 𝒯̂(Q): the value that Q will have after 𝒯 (Definition 1)."""
-    return transaction.apply(query)
-
-
-def past(log: Substitution, query: Plan) -> Plan:
-    """PAST(ℒ, Q) = ℒ̂(Q): the value that Q had when the log began (Definition 1)."""
-    return log.apply(query)
-
-
-def deletions(eta: Substitution, query: Plan) -> Plan:
-    """DEL(η, Q) of Figure 2. For a weakly minimal η, DEL(η, Q) ⊆ Q (Theorem 2 b)."""
-    return differential(eta, query).deletions
-
-
-def additions(eta: Substitution, query: Plan) -> Plan:
-    """ADD(η, Q) of Figure 2. For a weakly minimal η, η(Q) ≡ (Q ∸ DEL(η, Q)) ⊎ ADD(η, Q) (Theorem 2 a)."""
-    return differential(eta, query).additions
-
-
 def differential(eta: Substitution, query: Plan) -> Pair:
-    """DEL(η, Q) and ADD(η, Q) together, sharing what both contain."""
+    """DEL(η, Q) and ADD(η, Q) of Figure 2, sharing what both contain.
+
+    For a weakly minimal η, DEL(η, Q) ⊆ Q and η(Q) ≡ (Q ∸ DEL(η, Q)) ⊎ ADD(η, Q) (Theorem 2).
+    """
     return Figure2(eta).change(bag_algebra(query))
-
-
-def future_deletions(transaction: Substitution, query: Plan) -> Plan:
-    """∇(𝒯, Q) = DEL(𝒯̂, Q), to be evaluated before the update (Section 4, Equation 1)."""
-    return deletions(transaction, query)
-
-
-def future_additions(transaction: Substitution, query: Plan) -> Plan:
-    """Δ(𝒯, Q) = ADD(𝒯̂, Q), to be evaluated before the update (Section 4, Equation 1)."""
-    return additions(transaction, query)
-
-
-def past_deletions(log: Substitution, query: Plan) -> Plan:
-    """▼(ℒ, Q) = ADD(ℒ̂, Q), to be evaluated after the update: what only the past has was deleted (Section 4.1)."""
-    return additions(log, query)
-
-
-def past_additions(log: Substitution, query: Plan) -> Plan:
-    """▲(ℒ, Q) = DEL(ℒ̂, Q), to be evaluated after the update.
-
-    By Lemma 1 it is Q min DEL(ℒ̂, Q); for a weakly minimal log DEL(ℒ̂, Q) ⊆ Q (Section 4.1).
-    """
-    return deletions(log, query)
-
-
-def cancelled(old: Plan, change: Pair) -> Pair:
-    """From N ≡ (O ∸ D) ⊎ I follows O ≡ (N ∸ I) ⊎ (O min D): the change that leads back (Lemma 1)."""
-    return Pair(change.additions, minimum(old, change.deletions))
-
-
-def composed(first: Pair, second: Pair) -> Pair:
-    """D₃ = D₁ ⊎ (D₂ ∸ I₁), I₃ = (I₁ ∸ D₂) ⊎ I₂: two changes in a row as one (Lemma 3).
-
-    It needs D₁ ⊆ O and D₂ ⊆ (O ∸ D₁) ⊎ I₁, and gives D₃ ⊆ O.
-    """
-    return Pair(
-        plus(first.deletions, monus(second.deletions, first.additions)),
-        plus(monus(first.additions, second.deletions), second.additions),
-    )
-
-
-def weakly_minimal(query: Plan, change: Pair) -> Pair:
-    """(D min Q, A): only rows that are there are deleted, DEL ⊆ Q (Section 4.1, condition a)."""
-    return replace(change, deletions=minimum(change.deletions, query))
-
-
-def strongly_minimal(query: Plan, change: Pair) -> Pair:
-    """(D ∸ A, A ∸ D) of the weakly minimal pair: no row is deleted and added again, DEL min ADD ≡ φ (condition b)."""
-    weak = weakly_minimal(query, change)
-    return Pair(monus(weak.deletions, weak.additions), monus(weak.additions, weak.deletions))
 
 
 def bag_algebra(query: Plan) -> Plan:

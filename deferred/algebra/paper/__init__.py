@@ -1,1 +1,1 @@
-"""What the rules are checked against: the reference evaluator, and Figure 3. Nothing that runs imports it."""
+"""What the rules are checked against: reference evaluator, lemmas and Figure 3. Nothing that runs imports it."""

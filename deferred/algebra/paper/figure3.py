@@ -10,19 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deferred.algebra.equations.figure2 import (
-    Pair,
-    Schema,
-    applied,
-    composed,
-    differential,
-    log,
-    past,
-    table,
-    transaction,
-)
+from deferred.algebra.equations.figure2 import Pair, Schema, applied, differential, log, table
 from deferred.algebra.equations.simplify import empty
 from deferred.algebra.operators import Scan
+from deferred.algebra.paper.lemmas import composed, past, transaction
 from deferred.algebra.plan import Plan
 
 Assignments = Mapping[str, Plan]

@@ -12,27 +12,29 @@ from deferred.algebra.equations.figure2 import (
     Substitution,
     applied,
     bag_algebra,
-    cancelled,
-    composed,
     differential,
-    future,
-    future_additions,
-    future_deletions,
     log,
-    maximum,
     minimum,
     monus,
-    past,
-    past_additions,
-    past_deletions,
-    strongly_minimal,
     table,
-    transaction,
-    weakly_minimal,
 )
 from deferred.algebra.equations.simplify import simplify
 from deferred.algebra.operators import Distinct, Filter, Join, Project, Scan, SetOperation, UnionAll, Values
 from deferred.algebra.paper.evaluate import Table, evaluate
+from deferred.algebra.paper.lemmas import (
+    cancelled,
+    composed,
+    future,
+    future_additions,
+    future_deletions,
+    maximum,
+    past,
+    past_additions,
+    past_deletions,
+    strongly_minimal,
+    transaction,
+    weakly_minimal,
+)
 from tests.algebra import strategies as s
 
 L, T = log(s.SCHEMA), transaction(s.SCHEMA)

@@ -8,19 +8,16 @@ import pytest
 from sqlglot import exp
 
 from deferred.algebra.delta import differentiate
-from deferred.algebra.equations.figure2 import (
-    future_additions,
-    future_deletions,
-    log,
-    minimum,
-    monus,
-    past_additions,
-    past_deletions,
-    plus,
-    transaction,
-)
+from deferred.algebra.equations.figure2 import log, minimum, monus, plus
 from deferred.algebra.operators import Join, Project, Scan
 from deferred.algebra.paper.evaluate import Bag, State, Table, evaluate, run_program
+from deferred.algebra.paper.lemmas import (
+    future_additions,
+    future_deletions,
+    past_additions,
+    past_deletions,
+    transaction,
+)
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import column
 
