@@ -15,8 +15,7 @@ from deferred.airflow.opening import requester
 from deferred.airflow.operators import Context, Deciding, log
 from deferred.airflow.triggers import FreshnessTrigger
 from deferred.errors import DeferredError, InvalidInputError
-from deferred.maintenance.scenarios import BY_NAME
-from deferred.options import ViewOptions
+from deferred.maintenance.scenarios import scenario_of
 
 if TYPE_CHECKING:
     from deferred.maintenance.warehouse import Warehouse
@@ -40,13 +39,12 @@ class Decide(Deciding):
         *,
         view: str,
         schedule: Schedule,
-        scenario: str = ViewOptions.scenario,
         upstream: Mapping[str, Schedule] | None = None,
         upstream_timeout: timedelta = timedelta(minutes=30),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.view, self.schedule, self.scenario = view, schedule, scenario
+        self.view, self.schedule = view, schedule
         self.upstream, self.upstream_timeout = dict(upstream or {}), upstream_timeout
 
     def work(self, warehouse: Warehouse, context: Context) -> list[str]:
@@ -83,10 +81,10 @@ class Decide(Deciding):
         return [request.action], request, since
 
     def by_policy(self, view: ViewRecord, until: datetime | None) -> list[str]:
-        """propagate every k; every m refresh (policy 1) or partial_refresh (policy 2)."""
+        """propagate every k; every m refresh (policy 1) or partial_refresh (policy 2), by the view's scenario."""
         shown = view.shown.timestamp if view.shown else None
         due = until is None or self.schedule.refresh_due(shown, until)
-        return BY_NAME[self.scenario].scheduled(due, self.schedule.policy)
+        return scenario_of(view).scheduled(due, self.schedule.policy)
 
     def wait_for_upstream(self, warehouse: Warehouse, until: datetime) -> None:
         """Wait until the views that this one reads show what their own schedules promise for that time."""

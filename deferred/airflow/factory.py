@@ -199,7 +199,6 @@ def _view_dag(project: Project, view: ViewFile, default_args: Mapping[str, Any])
             task_id="plan",
             view=view.name,
             schedule=timing,
-            scenario=view.options.scenario,
             upstream={name: project.schedules[name.casefold()] for name in views},
             inlets=[asset(name) for name in (*views, *tables)],
             **project.task,

@@ -9,15 +9,27 @@ from typing import Any
 from deferred.config import parse_duration, parse_timestamp
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
-from deferred.maintenance import refresh, replay
+from deferred.maintenance import replay
 from deferred.maintenance.following import followed
 from deferred.maintenance.operation import Operation
+from deferred.maintenance.scenarios import PROPAGATE_FIRST, scenario_of
 
 
 def backfill(context: Context, view: str, start: Any, end: Any, step: Any) -> list[Operation]:
-    """Refresh a view to the end of every step. A view never goes back: a step behind what it shows changes nothing."""
-    done = [refresh.refresh(context, view, until) for _, until in steps(start, end, step)]
-    return [*done[:-1], followed(context, done[-1])]
+    """Refresh a view to the end of every step, as its scenario does. The views that follow it do so after the last one.
+
+    A view never goes back: a step behind what it shows changes nothing. If a step fails, the views that follow are
+    brought to what the steps before it have reached.
+    """
+    done: list[Operation] = []
+    try:
+        for _, until in steps(start, end, step):
+            record = context.metadata.views.get(view)
+            done.append(scenario_of(record).refresh(context, record, until, PROPAGATE_FIRST, full=False))
+    finally:
+        if done:
+            done[-1] = followed(context, done[-1])
+    return done
 
 
 def replay_steps(context: Context, view: str, start: Any, end: Any, step: Any, of: str) -> list[Operation]:

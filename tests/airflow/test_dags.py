@@ -19,6 +19,7 @@ from deferred.airflow.form import Request
 from deferred.airflow.opening import metadata_url
 from deferred.airflow.plugin import operation_page
 from deferred.errors import ConfigurationError, DeferredError, InvalidInputError
+from deferred.metadata import Cut, Metadata
 from deferred.options import ViewOptions
 from tests.docs import blocks
 
@@ -149,6 +150,29 @@ def test_pools_bound_the_spark_sessions(project: Path) -> None:
     assert dag.get_task("refresh").pool == "few"
     assert dag.get_task("plan").pool == "default_pool"
     assert dag.get_task("refresh").metadata_conn_id == "meta"
+
+
+def test_a_scheduled_run_does_what_the_view_is_maintained_by(project: Path) -> None:
+    """A view that was altered has another scenario than its file, until that is changed as well."""
+    add(project, "v", "WITH (propagate_every = '1h', refresh_every = '1d') AS SELECT a FROM t")
+    plan = dags(project)["v"].get_task("plan")
+    with Metadata.open(f"sqlite:///{project}/metadata.db", create=True) as metadata:
+        own = metadata.tables.add(name="v", location="/v/mv", kind="view")
+        options, shown = ViewOptions(scenario="base_log"), Cut(at("2026-01-01T01:00"), {})
+        view = metadata.views.add(
+            name="v",
+            sql="SELECT a FROM t",
+            options=options,
+            columns=[("a", "int")],
+            location="/v",
+            table_id=own.id,
+            depends_on=[],
+            shown=shown,
+        )
+        assert plan.by_policy(view, at("2026-01-01T02:00")) == []
+        assert plan.by_policy(view, at("2026-01-02T00:00")) == ["refresh"]
+        combined = metadata.views.update(view.id, scenario="combined")
+    assert plan.by_policy(combined, at("2026-01-01T02:00")) == ["propagate"]
 
 
 def test_nothing_secret_is_in_a_dag(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
