@@ -134,8 +134,11 @@ class Binder:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        known = dict(ctes)
+        known, met = dict(ctes), set[str]()
         for cte in clause.expressions:
+            if cte.alias in met:  # as written: of names that differ in case Spark, too, takes the last one
+                raise InvalidSQLError(f"WITH defines {cte.alias} twice; give each query a name of its own.", at=cte)
+            met.add(cte.alias)
             if clause.args.get("recursive") and recursive.refers_to_itself(cte):
                 known[cte.alias.casefold()] = recursive.recursion(self, cte, known)
                 continue

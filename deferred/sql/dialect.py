@@ -26,6 +26,7 @@ class ViewSQL(Spark):
     NORMALIZE_FUNCTIONS: bool | str = False  # a function keeps its name as written
 
     class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
+        SUPPORTS_TABLE_QUERY: ClassVar[bool] = True  # TABLE t is SELECT * FROM t
         FUNCTIONS: ClassVar[dict[str, object]] = {}
         # Only calls with special syntax are parsed as more than a name with arguments.
         FUNCTION_PARSERS: ClassVar[dict[str, object]] = {

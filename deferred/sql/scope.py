@@ -89,6 +89,11 @@ class Scope:
             found = [f for f in self.fields if f.matches(parts[:length], parts[length])]
             if len({f.id for f in found}) > 1:
                 tables = sorted({".".join(f.qualifier) or "a subquery" for f in found})
+                if len(tables) == 1:
+                    raise InvalidSQLError(
+                        f"Column {'.'.join(parts)} is ambiguous: {tables[0]} stands for more than one column of that "
+                        f"name. Give every table of FROM an alias of its own, and every column of {tables[0]} a name."
+                    )
                 raise InvalidSQLError(
                     f"Column {'.'.join(parts)} is ambiguous: it is in {' and '.join(tables)}. "
                     f"Write it with its table, as in {tables[0]}.{parts[length]}."

@@ -21,6 +21,13 @@ REFUSED: dict[str, tuple[type[DeferredError], str]] = {
     "SELECT nope FROM t": (UnknownObjectError, "have no column nope"),
     "SELECT x.* FROM t": (UnknownObjectError, "FROM has no table x"),
     "SELECT b FROM t, u": (InvalidSQLError, "ambiguous: it is in t and u. Write it with its table, as in t.b"),
+    "SELECT x.b FROM t AS x JOIN u AS x ON x.a = 1": (
+        InvalidSQLError,
+        "x.b is ambiguous: x stands for more than one column of that name. Give every table of FROM an alias of its own",
+    ),
+    "SELECT q.a FROM (SELECT a, b AS a FROM t) AS q": (InvalidSQLError, "and every column of q a name"),
+    "WITH q AS (SELECT 1 AS a), q AS (SELECT 2 AS a) SELECT a FROM q": (InvalidSQLError, "WITH defines q twice"),
+    "TABLE ONLY t": (InvalidSQLError, "does not parse"),
     "SELECT a AS x, b AS x FROM t ORDER BY x LIMIT 1": (UnsupportedSQLError, "ORDER BY x is ambiguous"),
     "SELECT * EXCEPT (nope) FROM t": (UnknownObjectError, r"\* EXCEPT \(nope\): no such column"),
     "SELECT x.a FROM t AS x(a)": (InvalidSQLError, "x lists 1 column names for 2 columns"),
