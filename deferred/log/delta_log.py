@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
-from urllib.parse import unquote
 
-from deferred.algebra.nested import extends
 from deferred.errors import StorageError
 from deferred.log import object_store
+from deferred.log.commits import changed_files, changed_rows, commit_info, more_rows
 from deferred.log.heads import About, Heads, commit_file, last_checkpoint
 from deferred.log.recent import Recent
+from deferred.log.shapes import Reshaping, Shape, ddl, shape_of
 from deferred.log.storage import files_of
 from deferred.spark.engine import read_mark
-from deferred.sql.dialect import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,38 +50,6 @@ class Commit:
     mark: dict[str, Any] | None
     changed_rows: int | None = None
     """About how many rows its change feed has, by what the commit says of itself; None where it does not say."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a Delta table stores its rows: its columns with their names in the files, and how they are partitioned."""
-
-    columns: Mapping[str, str]
-    """The types by name; names, also those of fields, together with the names that they have in the files."""
-    partitions: tuple[str, ...]
-    mapping: str
-
-    def keeps(self, other: Shape, names: Iterable[str]) -> bool:
-        """Whether some columns hold in this shape what they held in another one, also for a reader of both."""
-        return self.partitions == other.partitions and all(
-            name in self.columns and name in other.columns and extends(self.columns[name], other.columns[name])
-            for name in names
-        )
-
-
-@dataclass(frozen=True)
-class Reshaping:
-    """A commit that gave a table another shape, and whether it changed rows too."""
-
-    version: int
-    before: Shape
-    after: Shape
-    changed_rows: bool
-
-    @property
-    def breaks_feed(self) -> bool:
-        """Whether the changes of this commit, and those before and after it, cannot be read together from the feed."""
-        return self.before.mapping != self.after.mapping or not self.after.keeps(self.before, self.before.columns)
 
 
 class _Opened:
@@ -196,7 +163,7 @@ class DeltaLog:
     def columns(self) -> tuple[tuple[str, str], ...]:
         """(name, type as DDL) of every column."""
         fields = json.loads(self._about.metadata["schemaString"])["fields"]
-        return tuple((f["name"], _ddl(f["type"], f.get("metadata") or {})) for f in fields)
+        return tuple((f["name"], ddl(f["type"], f.get("metadata") or {})) for f in fields)
 
     @cached_property
     def filled(self) -> frozenset[str]:
@@ -228,7 +195,7 @@ class DeltaLog:
         path = commit_file(version)
         try:
             with self._text(path) as lines:
-                info = _commit_info(lines)
+                info = commit_info(lines)
         except FileNotFoundError:
             return None
         milliseconds = info.get("inCommitTimestamp") or info.get("timestamp")
@@ -239,7 +206,7 @@ class DeltaLog:
         if moment is None:  # cleaned up since it was read
             return None
         operation, mark = str(info.get("operation") or ""), read_mark(info.get("userMetadata"))
-        return Commit(version, moment, operation, mark, _changed_rows(info))
+        return Commit(version, moment, operation, mark, changed_rows(info))
 
     def missing(self, version: int) -> str | None:
         """A file that the changes of a version are in and that no longer exists, None if all are there."""
@@ -334,7 +301,7 @@ class DeltaLog:
         for version in found:
             actions = self._actions(version)
             metadata = next(action["metaData"] for action in actions if "metaData" in action)
-            before, now = self._shape_at(version - 1), _shape(metadata)
+            before, now = self._shape_at(version - 1), shape_of(metadata)
             if before != now:
                 files = any("add" in action or "remove" in action for action in actions)
                 result.append(Reshaping(version, before, now, files))
@@ -372,7 +339,7 @@ class DeltaLog:
             return []
 
     def _shape_at(self, version: int) -> Shape:
-        return _shape(_told(_opened(self.location, version)).metadata)
+        return shape_of(_told(_opened(self.location, version)).metadata)
 
     def files(self, most: int) -> list[dict[str, Any]]:
         """The files of the table with their statistics; none where there are more than `most`."""
@@ -394,7 +361,7 @@ class DeltaLog:
         rows = None
         if known is not None and known[0] == self.id and 0 <= self.version - known[1] <= COUNTED_COMMITS:
             commits = self.all_actions(known[1], self.version)
-            change = None if commits is None else _more_rows(commits)
+            change = None if commits is None else more_rows(commits)
             rows = None if change is None else known[2] + change
         if rows is None:
             try:
@@ -454,141 +421,3 @@ def last_mark(location: str, kind: str) -> dict[str, Any] | None:
         if commit.mark is not None and commit.mark.get("kind") == kind:
             return commit.mark
     return None
-
-
-def changed_files(actions: Iterable[dict[str, Any]]) -> list[str]:
-    """The files of a commit that its changes are in: those of the change feed, or else the ones added and removed.
-
-    >>> changed_files([{"add": {"path": "a%20b"}}, {"remove": {"path": "old", "dataChange": False}}])
-    ['a b']
-    """
-    files: dict[str, list[str]] = {"add": [], "remove": [], "cdc": []}
-    for action in actions:
-        for kind, found in files.items():
-            if kind in action and (kind == "cdc" or action[kind].get("dataChange", True)):
-                found.append(unquote(action[kind]["path"]))
-    relative = files["cdc"] or [*files["add"], *files["remove"]]
-    return [path for path in relative if "://" not in path and not path.startswith("/")]
-
-
-def _more_rows(commits: Iterable[Iterable[dict[str, Any]]]) -> int | None:
-    """How many rows commits have added, less those that they have removed, by the statistics of their files.
-
-    >>> _more_rows([[{"add": {"stats": '{"numRecords": 3}'}}, {"remove": {"stats": '{"numRecords": 1}'}}]])
-    2
-    >>> _more_rows([[{"remove": {"path": "f"}}]]) is None
-    True
-    """
-    rows = 0
-    for action in (action for actions in commits for action in actions):
-        for kind, sign in (("add", 1), ("remove", -1)):
-            file = action.get(kind)
-            if file is None or not file.get("dataChange", True):
-                continue
-            count = json.loads(file.get("stats") or "{}").get("numRecords")
-            if count is None or file.get("deletionVector"):
-                return None
-            rows += sign * int(count)
-    return rows
-
-
-def _commit_info(actions: Iterable[str]) -> dict[str, Any]:
-    """What a commit says of itself; empty for a writer that leaves it out. Delta writes it first, others may not.
-
-    >>> _commit_info(['{"add": {"path": "commitInfo"}}', '{"commitInfo": {"operation": "WRITE"}}'])
-    {'operation': 'WRITE'}
-    """
-    for line in actions:
-        if '"commitInfo"' in line:
-            action = json.loads(line)
-            if "commitInfo" in action:
-                return dict(action["commitInfo"] or {})
-    return {}
-
-
-_NO_ROWS = (
-    "OPTIMIZE",
-    "VACUUM START",
-    "VACUUM END",
-    "CREATE TABLE",
-    "SET TBLPROPERTIES",
-    "ADD COLUMNS",
-    "CHANGE COLUMN",
-)
-_ROWS = {
-    "WRITE": {"numOutputRows": 1},
-    "STREAMING UPDATE": {"numOutputRows": 1},
-    "DELETE": {"numDeletedRows": 1},
-    "UPDATE": {"numUpdatedRows": 2},
-    "MERGE": {"numTargetRowsInserted": 1, "numTargetRowsDeleted": 1, "numTargetRowsUpdated": 2},
-}
-"""For each operation, the metrics that say how many rows its change feed has; an updated row is in it twice."""
-_APPENDED = "num_added_rows"
-"""The same of an append by delta-rs."""
-
-
-def _changed_rows(info: Mapping[str, Any]) -> int | None:
-    """About how many rows the change feed of a commit has.
-
-    >>> _changed_rows({"operation": "UPDATE", "operationMetrics": {"numUpdatedRows": "3"}})
-    6
-    >>> _changed_rows({"operation": "WRITE", "operationMetrics": {"num_added_rows": 2, "num_removed_files": 0}})
-    2
-    """
-    operation, metrics = str(info.get("operation") or ""), info.get("operationMetrics") or {}
-    if operation in _NO_ROWS:
-        return 0
-    wanted = _ROWS.get(operation, {})
-    overwrites = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
-    if operation == "WRITE" and _APPENDED in metrics and not metrics.get("num_removed_files"):
-        return int(metrics[_APPENDED])
-    if not wanted or overwrites or not set(wanted) <= set(metrics):
-        return None
-    return sum(times * int(metrics[name]) for name, times in wanted.items())
-
-
-PHYSICAL = "delta.columnMapping.physicalName"
-"""What a field's metadata call its name in the files, where that is another one."""
-
-
-def _shape(metadata: Mapping[str, Any]) -> Shape:
-    """The shape of a table by its metadata, as Delta's log has them."""
-    root = {"type": "struct", "fields": [_stored(f) for f in json.loads(metadata["schemaString"])["fields"]]}
-    return Shape(
-        {f["name"].split("\n")[0]: _ddl({**root, "fields": [f]}, {}) for f in root["fields"]},
-        tuple(metadata.get("partitionColumns") or ()),
-        str((metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")),
-    )
-
-
-def _stored(type_: Any) -> Any:
-    """A field or type in which the name of every field is followed by its name in the files."""
-    if isinstance(type_, list):
-        return [_stored(part) for part in type_]
-    if not isinstance(type_, dict):
-        return type_
-    inner = {key: value if key == "metadata" else _stored(value) for key, value in type_.items()}
-    if "name" in inner:
-        stored = (inner.get("metadata") or {}).get(PHYSICAL, inner["name"])
-        inner["name"] = f"{inner['name']}\n{stored}"
-    return inner
-
-
-_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-
-
-def _ddl(type_: Any, metadata: dict[str, Any]) -> str:
-    """A type of Delta's schema JSON as DDL."""
-    if isinstance(type_, dict):
-        if type_["type"] == "array":
-            return f"array<{_ddl(type_['elementType'], {})}>"
-        if type_["type"] == "map":
-            return f"map<{_ddl(type_['keyType'], {})}, {_ddl(type_['valueType'], {})}>"
-        fields = ", ".join(f"{quoted(f['name'])}: {_ddl(f['type'], f.get('metadata') or {})}" for f in type_["fields"])
-        return f"struct<{fields}>"
-    if "__CHAR_VARCHAR_TYPE_STRING" in metadata:
-        return str(metadata["__CHAR_VARCHAR_TYPE_STRING"])
-    collation = metadata.get("__COLLATIONS") or {}
-    if type_ == "string" and collation:
-        return f"string collate {next(iter(collation.values())).split('.')[-1]}"
-    return _NAMES.get(type_, str(type_))
