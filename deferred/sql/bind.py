@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.join_conditions import filtered
-from deferred.algebra.operators import Aggregate, Distinct, Limit, Project, UnionAll, Values
+from deferred.algebra.operators import Aggregate, Distinct, Limit, Project
 from deferred.algebra.operators.project import pick
-from deferred.algebra.operators.set_operation import EXCEPT, INTERSECT, SetOperation
 from deferred.algebra.plan import Plan, free, transformed
 from deferred.algebra.prune import prune
 from deferred.algebra.scalar import Fresh, Scalar, column, columns_of, conjunction, conjuncts, is_bound, rewrite
@@ -22,7 +21,7 @@ from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
 from deferred.options import AUTO
-from deferred.sql import from_clause, generators, grouping, ordering, recursive, subquery, windowing
+from deferred.sql import from_clause, generators, grouping, ordering, recursive, set_operations, subquery, windowing
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
 from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SELECTED, NOT_MEMBER_SELECTED, Quantified, quantified
@@ -122,9 +121,9 @@ class Binder:
         if isinstance(node, exp.Select):
             return self.select(node, self.with_ctes(node, ctes))
         if isinstance(node, exp.SetOperation):
-            return self.set_operation(node, self.with_ctes(node, ctes))
+            return set_operations.combined(self, node, self.with_ctes(node, ctes))
         if isinstance(node, exp.Values):
-            return self.values(node)
+            return from_clause.relation(self, node, ctes)
         if isinstance(node, exp.Table):
             return from_clause.table(self, node, ctes)
         raise UnsupportedSQLError(f"A view may not contain {node.key.upper()}: {text(node)[:80]}.", at=node)
@@ -383,57 +382,11 @@ class Binder:
         """Whether two columns are compared without a conversion that equates different values."""
         return compared_exactly(self.column_types[left], self.column_types[right])
 
-    def set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Relation]) -> Relation:
-        refuse_arguments(node, {"with_", "this", "expression", "distinct", "order", "limit", "offset", "kind"})
-        left, right = self.query(node.this, ctes), self.query(node.expression, ctes)
-        fields, others = left.scope.visible, right.scope.visible
-        what = type(node).__name__.upper()
-        if len(fields) != len(others):
-            raise InvalidSQLError(
-                f"{what} combines queries with {len(fields)} and {len(others)} columns; they must have equally many.",
-                at=node.expression,
-            )
-        common = [
-            self.types.common(self.column_types[a.id], self.column_types[b.id])
-            for a, b in zip(fields, others, strict=True)
-        ]
-        plans = [self.cast(side, common) for side in (left, right)]
-        ids = tuple(self.new_column(type_) for type_ in common)
-        scope = Scope(tuple(Field(f.name, i) for f, i in zip(fields, ids, strict=True)))
-        every = not node.args.get("distinct")
-        plan: Plan
-        if isinstance(node, exp.Union):
-            plan = UnionAll(tuple(plans), ids)
-            plan = plan if every else Distinct(plan)
-        else:
-            kind = EXCEPT if isinstance(node, exp.Except) else INTERSECT
-            plan = SetOperation(plans[0], plans[1], kind, every, ids)
-        return self.with_order_and_limit(node, Relation(plan, scope))
-
     def with_order_and_limit(self, node: exp.Expr, result: Relation) -> Relation:
         """ORDER BY, LIMIT and OFFSET after a whole query, whose output columns are all that they can read."""
         items = [(f.name, column(f.id)) for f in result.scope.visible]
         plan, ordered = ordering.over_outputs(self, result, ordering.keys_of(node, items), items)
         return self.with_limit(node, Relation(plan, result.scope), ordered)
-
-    def values(self, node: exp.Values) -> Relation:
-        tuples = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in node.expressions]
-        rows = tuple(tuple(self.scalar(e, Scope(()), "VALUES") for e in row) for row in tuples)
-        width = len(rows[0])
-        if any(len(row) != width for row in rows):
-            raise InvalidSQLError("The rows of VALUES have different numbers of columns.", at=node)
-        types = []
-        for position in range(width):
-            found = [self.types.of([row[position]], self.column_types)[0] for row in rows]
-            type_ = found[0]
-            for other in found[1:]:
-                type_ = self.types.common(type_, other)
-            types.append(type_)
-        ids = tuple(self.new_column(t) for t in types)
-        cast = tuple(tuple(exp.cast(e, t, dialect="spark") for e, t in zip(row, types, strict=True)) for row in rows)
-        alias = node.args.get("alias")
-        scope = Scope(tuple(Field(f"col{i + 1}", c) for i, c in enumerate(ids)))
-        return Relation(Values(ids, cast), from_clause.aliased(scope, alias))
 
     # ---- SELECT list
 
@@ -541,19 +494,6 @@ class Binder:
     def type_of(self, expression: Scalar) -> str:
         """The type of an expression over columns of the plan."""
         return self.types.of([expression], self.column_types)[0]
-
-    def cast(self, side: Relation, types: Sequence[str]) -> Plan:
-        """A side of a set operation with its columns cast to the common types."""
-        fields = side.scope.visible
-        outputs: list[tuple[str, Scalar]] = []
-        for field, type_ in zip(fields, types, strict=True):
-            if self.column_types[field.id] == type_:
-                outputs.append((field.id, column(field.id)))
-            else:
-                outputs.append((self.new_column(type_), exp.cast(column(field.id), type_, dialect="spark")))
-        if tuple(i for i, _ in outputs) == side.plan.columns:
-            return side.plan
-        return Project(side.plan, tuple(outputs))
 
 
 def struct_fields_named(node: exp.Expr) -> exp.Expr:

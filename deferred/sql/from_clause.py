@@ -14,7 +14,7 @@ from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns
 from deferred.algebra.types import compared_exactly
 from deferred.errors import UnknownObjectError, UnsupportedSQLError, located
-from deferred.sql import generators, pivoting, subquery
+from deferred.sql import generators, pivoting, set_operations, subquery
 from deferred.sql.dialect import text
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
@@ -52,7 +52,8 @@ def relation(binder: Binder, node: exp.Expr, ctes: Mapping[str, Relation]) -> Re
         )
         result = Relation(inner.plan, aliased(inner.scope, node.args.get("alias")))
     elif isinstance(node, exp.Values):
-        result = binder.values(node)
+        rows = set_operations.values(binder, node)
+        result = Relation(rows.plan, aliased(rows.scope, node.args.get("alias")))
     else:
         raise UnsupportedSQLError(f"FROM may not contain {node.key.upper()}: {text(node)[:80]}.", at=node)
     for pivot in node.args.get("pivots") or []:

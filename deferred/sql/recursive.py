@@ -29,6 +29,7 @@ from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, substitute
 from deferred.algebra.types import FLOATING, MAP, equality_is_coarser, has_no_order, parsed
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
+from deferred.sql import set_operations
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Field, Scope
 
@@ -130,7 +131,7 @@ def _united(binder: Binder, branches: Sequence[Relation], label: str) -> Relatio
             type_ = binder.types.common(type_, binder.column_types[field.id])
         types.append(type_)
     ids = tuple(binder.new_column(type_) for type_ in types)
-    plan = UnionAll(tuple(binder.cast(branch, types) for branch in branches), ids)
+    plan = UnionAll(tuple(set_operations.cast(binder, branch, types) for branch in branches), ids)
     return Relation(plan, Scope(tuple(Field(f.name, i) for f, i in zip(fields, ids, strict=True))))
 
 
@@ -145,7 +146,7 @@ def _cast(binder: Binder, branch: Relation, names: Sequence[str], types: Sequenc
                 f"Column {name} of the recursion {label} begins as {type_} and goes on as {theirs}; write "
                 f"CAST(… AS {theirs}) in the first branch, or CAST(… AS {type_}) in the recursive one."
             )
-    return binder.cast(branch, types)
+    return set_operations.cast(binder, branch, types)
 
 
 def _refuse_width(label: str, first: int, other: int) -> None:
