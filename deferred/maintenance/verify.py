@@ -67,7 +67,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Promised(Check):
+class PromiseCheck(Check):
     """A key or a reference of a base table, and whether the view relies on it."""
 
     relied: bool = False
@@ -136,7 +136,7 @@ def _verification(context: Context, name: str) -> Verification:
         broken = [check for check in checks if check.violated]
         # If the view relies on what does not hold, other conditions that do not hold follow from it.
         for promise in broken:
-            if isinstance(promise, Promised):
+            if isinstance(promise, PromiseCheck):
                 problem = promises.unkept(promise.condition, view.name, promise.rows)
                 context.metadata.views.update(view.id, [held.lease], state="broken", problem=problem)
                 raise PromiseBrokenError(problem)
@@ -276,7 +276,7 @@ def _subbag(context: Context, condition: str, part: exp.Query, whole: exp.Expr, 
 def _kept(context: Context, promise: str, against: exp.Select, relied: bool) -> Check:
     """A promise about base tables, which holds where a query finds no rows."""
     rows = context.engine.rows(against.limit(promises.EXAMPLES))
-    return Promised(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows), relied)
+    return PromiseCheck(promise, not rows, len(rows), tuple(str(tuple(row)) for row in rows), relied)
 
 
 def _check(context: Context, condition: str, against: exp.Select, words: tuple[str, str]) -> Check:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import aggregate_of
 from deferred.algebra.aggregates.sums import may_overflow
 from deferred.algebra.bags import bigint
-from deferred.algebra.operators.counted import Count, Part, Rows, Sum
+from deferred.algebra.operators.counted import Count, GroupPart, Rows, Sum
 from deferred.algebra.scalar import Fresh, Scalar, column
 from deferred.sql.templates import fill
 from deferred.sql.types import Types
@@ -19,7 +19,7 @@ from deferred.sql.types import Types
 class KeptPart(Protocol):
     """Returns the part of a kind, of a column; it is kept once, however many calls ask for it."""
 
-    def __call__(self, kind: str, type_: str, argument: str | None = None) -> Part: ...
+    def __call__(self, kind: str, type_: str, argument: str | None = None) -> GroupPart: ...
 
 
 @dataclass

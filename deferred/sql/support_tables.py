@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import COUNT
-from deferred.algebra.operators import Aggregate, Counted, Distinct, Kept, KeptValues, Limit, Part, Project, Window
+from deferred.algebra.operators import Aggregate, Counted, Distinct, GroupPart, Kept, KeptValues, Limit, Project, Window
 from deferred.algebra.operators.aggregate import TOTAL_OVER_KEPT
 from deferred.algebra.operators.counted import PARTS, Rows
 from deferred.algebra.operators.good_counters import GoodCounters
@@ -81,9 +81,9 @@ class _SupportPlanner:
     def counted(self, node: Aggregate) -> Plan:
         """An aggregate whose outputs are made of counts, exact sums and extremes keeps those in a support table."""
         arguments = Arguments(self.types, self.column_types, self.fresh)
-        parts: dict[tuple[str, str | None], Part] = {}
+        parts: dict[tuple[str, str | None], GroupPart] = {}
 
-        def part(kind: str, type_: str, argument: str | None = None) -> Part:
+        def part(kind: str, type_: str, argument: str | None = None) -> GroupPart:
             if (kind, argument) not in parts:
                 name = self.fresh()
                 self.column_types[name] = type_

@@ -26,13 +26,13 @@ from deferred.algebra.operators import (
     Distinct,
     Filter,
     Generate,
+    GroupPart,
     Join,
     Kept,
     KeptRows,
     KeptValues,
     Limit,
     OuterJoin,
-    Part,
     Project,
     Recursion,
     Reference,
@@ -288,7 +288,7 @@ def counted_aggregate(forms: Forms, draw, arity: int, depth: int) -> Plan:
     """γ whose counts, sums and extremes are kept per group."""
     child = forms.below(draw, draw(st.integers(1, 3)), depth)
     keys = draw(st.lists(st.sampled_from(child.columns), unique=True, max_size=arity - 1))
-    parts: list[Part] = [Rows(forms.fresh("p"), "bigint")]
+    parts: list[GroupPart] = [Rows(forms.fresh("p"), "bigint")]
     outputs, finals = [], []
     for _ in range(arity - len(keys)):
         kind, argument = draw(st.sampled_from(("count", "sum", "min", "max"))), draw(st.sampled_from(child.columns))

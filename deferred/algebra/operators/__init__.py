@@ -4,7 +4,7 @@ The names here only shorten imports. Nothing looks an operator up in this list; 
 """
 
 from deferred.algebra.operators.aggregate import Aggregate
-from deferred.algebra.operators.counted import Counted, Part
+from deferred.algebra.operators.counted import Counted, GroupPart
 from deferred.algebra.operators.distinct import Distinct
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.generate import Generate
@@ -36,6 +36,7 @@ __all__ = [
     "Distinct",
     "Filter",
     "Generate",
+    "GroupPart",
     "Join",
     "Kept",
     "KeptRows",
@@ -43,7 +44,6 @@ __all__ = [
     "Limit",
     "Net",
     "OuterJoin",
-    "Part",
     "Project",
     "Recursion",
     "Reference",

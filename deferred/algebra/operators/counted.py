@@ -40,7 +40,7 @@ LOST = "_deferred_lost_"
 
 
 @dataclass(frozen=True)
-class Part(ABC):
+class GroupPart(ABC):
     """One kept number of a group, of the values in the column `argument`."""
 
     id: str
@@ -71,7 +71,7 @@ class Part(ABC):
         return exp.cast(value, self.type, dialect="spark")
 
 
-class Rows(Part):
+class Rows(GroupPart):
     """The number of rows."""
 
     kind = "rows"
@@ -83,7 +83,7 @@ class Rows(Part):
         return [(ADDED + self.id, _sum(column(COUNT)))]
 
 
-class Count(Part):
+class Count(GroupPart):
     """The number of values that are not NULL."""
 
     kind = "count"
@@ -95,7 +95,7 @@ class Count(Part):
         return [(ADDED + self.id, _sum(_case(_is_null(self.value), bigint(0), column(COUNT))))]
 
 
-class Sum(Part):
+class Sum(GroupPart):
     """The sum of the values, 0 without any."""
 
     kind = "sum"
@@ -108,7 +108,7 @@ class Sum(Part):
         return [(ADDED + self.id, self.cast(_or_zero(_sum(product(self.value, times)))))]
 
 
-class Extreme(Part):
+class Extreme(GroupPart):
     """The least or the greatest value."""
 
     function: ClassVar[str]
@@ -145,7 +145,7 @@ class Greatest(Extreme):
     kind, function, of_two, at_or_beyond = "max", "MAX", "GREATEST", exp.GTE
 
 
-PARTS: Mapping[str, type[Part]] = {part.kind: part for part in (Rows, Count, Sum, Least, Greatest)}
+PARTS: Mapping[str, type[GroupPart]] = {part.kind: part for part in (Rows, Count, Sum, Least, Greatest)}
 """The parts by their names in the registry of aggregates."""
 
 
@@ -155,7 +155,7 @@ class Counted(GroupStrategy, Keeping):
 
     name: ClassVar[str] = "counted"
     support: str
-    parts: tuple[Part, ...]
+    parts: tuple[GroupPart, ...]
     finals: tuple[tuple[str, Scalar], ...]
 
     # ---- the support table
