@@ -2,6 +2,8 @@
 values, and the predicate of a DELETE or UPDATE. Whatever is not certain is not said.
 
 - Bounds of texts are shortened by writers: a long maximum bounds nothing. Times are cut to milliseconds.
+- delta-rs writes decimals by way of floating-point numbers, and those without digits after the point by way of 64-bit
+  integers, of which the greatest stands for all that are greater. Who has written a file is not known.
 - A maximum of floating-point numbers says nothing of NaN, which is greater; and a FLOAT is written with as few digits
   as tell it apart: 0.7 is really a little less.
 - Delta writes a predicate as Spark prints it, with texts as they are, so that a text can look like a condition. Only
@@ -15,7 +17,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
+from math import ceil, floor
 from typing import Any
 from urllib.parse import unquote
 
@@ -45,6 +49,15 @@ LARGEST = 16_000_000
 
 MILLISECOND = 1000
 """In microseconds: times in statistics are cut to it."""
+
+EXACT_DIGITS = 15
+"""Decimals of so many digits are the same after a floating-point number has held them."""
+
+ROUNDED = Fraction(1, 2**49)
+"""The part of itself by which a floating-point number may miss a decimal: it was rounded, divided and rounded again."""
+
+LARGEST_WHOLE = 2**63 - 1
+"""Stands in statistics for all decimals that are greater, its negation for all that are less."""
 
 UNDERSTOOD = {"add", "remove", "cdc", "commitInfo", "txn", "domainMetadata"}
 """The actions of commits that change rows and nothing else."""
@@ -156,6 +169,8 @@ def _bounds(kind: Kind, lowest: Any, highest: Any, nulls: Any, rows: Any) -> Kno
         lowest = str(lowest)[: SHORTENED // 2]  # what a writer has made of the last character is not known
     least = place(lowest, kind) if lowest is not None else None
     most = place(highest, kind) if highest is not None else None
+    if kind.name == NUMBER:
+        least, most = _exact_number(kind, lowest, least, False), _exact_number(kind, highest, most, True)
     if kind.name == DOUBLE or (kind.name == STRING and len(str(highest)) >= SHORTENED):
         most = None
     if kind.name == DOUBLE and least is not None:
@@ -164,6 +179,25 @@ def _bounds(kind: Kind, lowest: Any, highest: Any, nulls: Any, rows: Any) -> Kno
         least, most = (None if b is None else b + by for b, by in ((least, -MILLISECOND), (most, MILLISECOND)))
     has_values = nulls is None or rows is None or nulls < rows
     return Known(least, most, has_nulls=nulls != 0, has_values=has_values)
+
+
+def _exact_number(kind: Kind, written: Any, bound: Fraction | None, is_highest: bool) -> Fraction | None:
+    """A bound of exact numbers, moved to the farthest value of their type for which a writer may have written it.
+
+    >>> _exact_number(kind_of("decimal(18,1)"), 12345678901234566.0, Fraction(12345678901234566), True)
+    Fraction(123456789012345879, 10)
+    >>> _exact_number(kind_of("decimal(20,2)"), 5, Fraction(5), True)
+    Fraction(5, 1)
+    """
+    if bound is None or kind.whole:
+        return bound if isinstance(written, int) else None  # else it is not known how it was rounded
+    if kind.before_point + kind.after_point <= EXACT_DIGITS:
+        return bound
+    if kind.after_point == 0 and abs(bound) >= LARGEST_WHOLE:
+        return None
+    units, missed = bound * 10**kind.after_point, abs(bound) * 10**kind.after_point * ROUNDED
+    moved = floor(units + missed) if is_highest else ceil(units - missed)
+    return Fraction(moved, 10**kind.after_point)
 
 
 def _partition(kind: Kind, value: str | None) -> Known:
