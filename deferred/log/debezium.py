@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -21,6 +21,12 @@ from deferred.errors import InvalidInputError
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What PostgreSQL's connector sends for a large value that an update has not changed."""
+
+FILE = "file/"
+"""Begins the positions in MySQL's log."""
+
+COARSE = ("scn", "ts_ns", "ts_us", "ts_ms")
+"""The kinds of positions that several events of a key may share: of these, the one that comes later holds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {
@@ -41,6 +47,33 @@ class Statement:
     row: tuple[Any, ...] | None
 
 
+@dataclass(frozen=True)
+class Newest:
+    """How far the log of a source has been read: the greatest position, its server, and the latest time of all."""
+
+    position: str
+    server: int
+    moment: int
+
+    def after(self, position: str, source: Mapping[str, Any]) -> Newest:
+        """The same after one more event.
+
+        MySQL numbers the files of its log from 1 again on another server, and after RESET MASTER. Then what is new
+        seems to be old, and would be left out. An event that comes again, or late, is not later than all others.
+        """
+        server, moment = _number(source, "server_id"), _number(source, "ts_ms")
+        elsewhere = _file_of(position) != _file_of(self.position) or 0 < server != self.server > 0  # a snapshot has 0
+        if position.startswith(FILE) and position < self.position and moment > self.moment and elsewhere:
+            raise _MalformedError(
+                f"is later than all events before it, but its position ({_shown(position)}, server {server}) is "
+                f"before theirs ({_shown(self.position)}, server {self.server}): the log of the source is numbered "
+                f"anew, as after a failover, and the order is not known. Untrack the table and track it again, "
+                f"from a new snapshot."
+            )
+        moment = max(moment, self.moment)
+        return Newest(position, server, moment) if position > self.position else replace(self, moment=moment)
+
+
 @dataclass
 class Statements:
     """The statements that hold, by key; a truncation says of every key that it is gone."""
@@ -48,6 +81,7 @@ class Statements:
     by_key: dict[tuple[Any, ...], Statement] = field(default_factory=dict)
     truncated: str | None = None
     events: int = 0
+    newest: Newest | None = None
 
     def add(self, key: tuple[Any, ...], statement: Statement) -> None:
         """Take in a statement; of equal positions the later one holds: a row may be written twice at one."""
@@ -67,9 +101,14 @@ def check_columns(table: str, columns: Columns) -> None:
             )
 
 
-def statements(events: Iterable[tuple[str, Any]], columns: Columns, key: Sequence[str], table: str) -> Statements:
-    """What events say, each given with what it is called in a message. Refuses all of them if one is malformed."""
-    found = Statements()
+def statements(
+    events: Iterable[tuple[str, Any]], columns: Columns, key: Sequence[str], table: str, newest: Newest | None = None
+) -> Statements:
+    """What events say, each given with what it is called in a message. Refuses all of them if one is malformed.
+
+    `newest` is how far the source had been read before.
+    """
+    found = Statements(newest=newest)
     reader = _Reader(table, columns, key)
     for place, event in events:
         try:
@@ -88,7 +127,9 @@ def lines(text: str, name: str) -> Iterator[tuple[str, Any]]:
             raise InvalidInputError(f"{name} is not JSON: {error}. Nothing was changed.") from None
         yield from ((f"Event {number} of {name}", event) for number, event in enumerate(listed, start=1))
         return
-    yield from ((f"Line {number} of {name}", line) for number, line in enumerate(text.splitlines(), start=1))
+    # A text in JSON may contain what Python takes for the end of a line, such as U+2028.
+    each = text.removesuffix("\n").split("\n")
+    yield from ((f"Line {number} of {name}", line) for number, line in enumerate(each, start=1))
 
 
 class _MalformedError(Exception):
@@ -110,6 +151,9 @@ class _Reader:
         if operation == "m":  # a message in the log of the source, about no row
             return 0
         at = position(payload.get("source"), next(iter(found.by_key.values()), None) or found.truncated)
+        source = payload["source"]
+        first = Newest(at, _number(source, "server_id"), _number(source, "ts_ms"))
+        found.newest = first if found.newest is None else found.newest.after(at, source)
         if operation == "t":
             found.truncated = max(found.truncated or at, at)
             return 1
@@ -201,7 +245,7 @@ def position(source: Any, known: Statement | str | None = None) -> str:
     found = _position(source)
     if found is None:
         raise _MalformedError(
-            f"has no position: its source has none of lsn, file and pos, change_lsn, scn, ts_ns, ts_us, ts_ms, only "
+            f"has no position: its source has none of lsn, file and pos, commit_lsn, scn, ts_ns, ts_us, ts_ms, only "
             f"{', '.join(map(str, source)) or 'nothing'}."
         )
     kind, parts = found
@@ -214,25 +258,51 @@ def position(source: Any, known: Statement | str | None = None) -> str:
     return "/".join([kind, *(f"{part:020}" if isinstance(part, int) else part for part in parts)])
 
 
-def _position(source: Mapping[str, Any]) -> tuple[str, list[int | str]] | None:
-    def number(name: str) -> int:
-        try:
-            return int(source.get(name) or 0)
-        except (TypeError, ValueError):
-            raise _MalformedError(f"has the position {name} = {source.get(name)!r}, which is not a number.") from None
+def _number(source: Mapping[str, Any], name: str) -> int:
+    """A number in the position of an event; 0 where it is missing."""
+    try:
+        return int(source.get(name) or 0)
+    except (TypeError, ValueError):
+        raise _MalformedError(f"has the position {name} = {source.get(name)!r}, which is not a number.") from None
 
+
+def _position(source: Mapping[str, Any]) -> tuple[str, list[int | str]] | None:
+    """The kind of a position, and its parts as they are compared.
+
+    A snapshot of SQL Server has the commit of its moment, and no change. The SCN of Oracle is shared by changes that
+    are made at one moment: what orders them depends on Debezium's version and on how it reads Oracle's log.
+    """
     if source.get("lsn") is not None:
-        return "lsn", [number("lsn")]
+        return "lsn", [_number(source, "lsn")]
     if source.get("file") is not None and source.get("pos") is not None:
         name = _NUMBERED.match(str(source["file"]))
         file: list[int | str] = [name[1], int(name[2])] if name else [str(source["file"])]
-        return "file", [*file, number("pos"), number("row")]
-    if source.get("change_lsn") is not None:
-        return "change_lsn", [str(source.get("commit_lsn") or ""), str(source["change_lsn"]), number("event_serial_no")]
-    for kind in ("scn", "ts_ns", "ts_us", "ts_ms"):
+        return "file", [*file, _number(source, "pos"), _number(source, "row")]
+    if source.get("commit_lsn") is not None or source.get("change_lsn") is not None:
+        commit, change = (str(source.get(name) or "") for name in ("commit_lsn", "change_lsn"))
+        return "commit_lsn", [commit, change, _number(source, "event_serial_no")]
+    if source.get("scn") is not None:
+        texts = [str(source.get(name) or "").strip() for name in ("rs_id", "lcr_position")]
+        numbers = [_number(source, name) for name in ("scn", "commit_scn", "txSeq")]
+        return "scn", [*numbers, *texts, _number(source, "ssn")]
+    for kind in COARSE:
         if source.get(kind) is not None:
-            return kind, [number(kind)]
+            return kind, [_number(source, kind)]
     return None
+
+
+def _file_of(position: str) -> str:
+    return position.rpartition("/")[0].rpartition("/")[0]
+
+
+def _shown(position: str) -> str:
+    """A position in a file as MySQL writes it.
+
+    >>> _shown("file/bin./00000000000000000003/00000000000000000154/00000000000000000001")
+    'bin.000003, 154'
+    """
+    *file, pos, _ = position.removeprefix(FILE).split("/")
+    return f"{''.join([*file[:-1], f'{int(file[-1]):06}'] if file[-1].isdigit() else file)}, {int(pos)}"
 
 
 def _converted(value: Any, type_: str, schema: Mapping[str, Any], name: str) -> Any:

@@ -176,6 +176,32 @@ def test_a_table_that_only_sends_its_changes(warehouse: Any, tmp_path: Path, mon
         tx.delete("orders", "id = 7")
 
 
+def test_positions_that_several_events_share(warehouse: Any) -> None:
+    """Oracle's SCN is that of a moment, SQL Server's snapshots have none of a change: what comes later holds."""
+    wh = warehouse
+
+    def sent(name: str, state: str, **source: Any) -> int:
+        return int(wh.ingest(name, [{"op": "u", "before": None, "after": {"id": 1, "s": state}, "source": source}]))
+
+    def state(name: str) -> str:
+        return str(wh.sql(f"SELECT s FROM {name}").first()["s"])
+
+    for name in ("oracle", "timed", "server", "mysql"):
+        wh.track(name, key=["id"], log="debezium", columns="id INT, s STRING")
+    for name, source in (("oracle", {"scn": "7", "commit_scn": "9"}), ("timed", {"ts_ms": 7})):
+        assert [sent(name, each, **source) for each in "abc"] == [1, 1, 1]
+        assert state(name) == "c"
+    assert (sent("oracle", "old", scn="6", commit_scn="9"), state("oracle")) == (0, "c")
+    snapshot = {"commit_lsn": "00000025:00000d98:00a2", "change_lsn": None}
+    change = {"commit_lsn": "00000025:00000e00:0003", "change_lsn": "00000025:00000e00:0002", "event_serial_no": 2}
+    assert [sent("server", "read", **snapshot), sent("server", "new", **change)] == [1, 1]
+    assert (sent("server", "read", **snapshot), state("server")) == (0, "new")
+    assert sent("mysql", "a", file="bin.000007", pos=900, server_id=1, ts_ms=100_000) == 1
+    with refused(InvalidInputError, "numbered anew", "as after a failover", "Nothing was changed"):
+        sent("mysql", "b", file="bin.000001", pos=4, server_id=2, ts_ms=200_000)
+    assert (sent("mysql", "again", file="bin.000006", pos=4, server_id=1, ts_ms=90_000), state("mysql")) == (0, "a")
+
+
 # ---- log='timestamps'
 
 

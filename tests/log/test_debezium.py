@@ -84,7 +84,16 @@ def test_neither_order_nor_repetition_matters() -> None:
             {"commit_lsn": "00000025:00000d98:00a2", "change_lsn": "00000025:00000d98:0002", "event_serial_no": 1},
             {"commit_lsn": "00000025:00000d98:00a2", "change_lsn": "00000025:00000d98:0002", "event_serial_no": 2},
         ),
+        (
+            {"commit_lsn": "0025:0098:00a2", "change_lsn": None},
+            {"commit_lsn": "0025:0098:00a3", "change_lsn": "0025:0098:02"},
+        ),
+        ({"commit_lsn": "0025:0098:00a2"}, {"commit_lsn": "0025:0098:00a2", "change_lsn": "0025:0098:02"}),
         ({"scn": "9"}, {"scn": "10"}),
+        ({"scn": "9", "commit_scn": None}, {"scn": "9", "commit_scn": "12"}),
+        ({"scn": "9", "commit_scn": "12", "ssn": 1}, {"scn": "9", "commit_scn": "12", "ssn": 2}),
+        ({"scn": "9", "rs_id": "0x05.0d3c.0010", "ssn": 7}, {"scn": "9", "rs_id": "0x05.0d3c.0020", "ssn": 0}),
+        ({"scn": "9", "commit_scn": "12", "txSeq": 9}, {"scn": "9", "commit_scn": "12", "txSeq": 10}),
         ({"ts_ms": 999}, {"ts_ms": 1000}),
         ({"ts_ms": 5, "ts_us": 5001}, {"ts_ms": 5, "ts_us": 5002}),
     ],
@@ -176,6 +185,49 @@ def test_nested_columns_are_refused() -> None:
     check_columns("orders", [("a", "DECIMAL(8,2)"), ("b", "varchar(10)")])
     with pytest.raises(InvalidInputError, match=r"Column a of orders is array<int>.*Declare it as STRING"):
         check_columns("orders", [("a", "array<int>")])
+
+
+def test_a_snapshot_of_sql_server_and_what_follows() -> None:
+    """The connector has no change_lsn for the rows of a snapshot, only the commit up to which it has read."""
+    source = {"commit_lsn": "00000025:00000d98:00a2", "change_lsn": None, "ts_ms": 5}
+    later = {"commit_lsn": "00000025:00000e00:0003", "change_lsn": "00000025:00000e00:0002", "event_serial_no": 1}
+    events = [{"op": "u", "after": row(1, "b"), "source": later}, {"op": "r", "after": row(1, "a"), "source": source}]
+    assert rows(read(*events)) == rows(read(*events[::-1])) == {(1,): (1, "b")}
+
+
+def mysql(file: int, pos: int, seconds: int, name: str, server: int = 1) -> dict[str, Any]:
+    source = {"file": f"bin.{file:06}", "pos": pos, "row": 0, "server_id": server, "ts_ms": 1000 * seconds}
+    return {"op": "u", "before": None, "after": row(1, name), "source": source}
+
+
+def test_a_log_that_is_numbered_anew_is_refused() -> None:
+    """After a failover of MySQL, or RESET MASTER, what is new seems older than all that is known."""
+    known = read(mysql(7, 500, 90, "a"), mysql(7, 900, 100, "b")).newest
+    message = r"position \(bin\.00000[17], \d+, server [12]\) is before theirs \(bin\.000007, 900, server 1\)"
+    for anew in (mysql(1, 4, 101, "c", server=2), mysql(1, 4, 101, "c"), mysql(7, 4, 101, "c", server=2)):
+        with pytest.raises(InvalidInputError, match=message):
+            statements([("Event 1", anew)], COLUMNS, ["id"], "orders", known)
+        with pytest.raises(InvalidInputError, match=message):
+            read(mysql(7, 900, 100, "b"), anew)
+
+
+def test_an_event_that_comes_again_or_late_is_not_refused() -> None:
+    known = read(mysql(7, 900, 100, "b", server=1)).newest
+    for old in (mysql(6, 4, 80, "a"), mysql(6, 4, 100, "a", server=2), mysql(7, 800, 101, "a")):
+        assert statements([("Event 1", old)], COLUMNS, ["id"], "orders", known).newest is not None
+    assert rows(read(mysql(7, 900, 100, "b"), mysql(8, 4, 101, "c", server=2))) == {(1,): (1, "c")}
+    found = statements([("Event 1", mysql(7, 800, 105, "a"))], COLUMNS, ["id"], "orders", known).newest
+    assert (found.position, found.moment) == (known.position, 105_000)
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0c", "\x1c"])
+def test_what_ends_a_line_for_python_may_be_in_a_text(separator: str) -> None:
+    """Writers of JSON need not escape these: U+2028 and U+0085 in a text, the others only where they are lenient."""
+    sent = json.dumps(event("c", 1, after=row(1, f"a{separator}b")), ensure_ascii=False)
+    (_, line), (_, other) = lines(f"{sent}\r\n{sent}\n", "a.json")
+    assert [json.loads(each, strict=False)["after"]["name"] for each in (line, other)] == [f"a{separator}b"] * 2
+    if separator > "\x1f":
+        assert rows(read(line)) == {(1,): (1, f"a{separator}b")}
 
 
 def test_files() -> None:

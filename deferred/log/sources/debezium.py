@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -31,7 +31,7 @@ from deferred.algebra.bags import (
 )
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
-from deferred.log.debezium import Statements, check_columns, lines, statements
+from deferred.log.debezium import COARSE, Newest, Statements, check_columns, lines, statements
 from deferred.log.delta_log import FEED, last_mark
 from deferred.log.lease import bar, lease
 from deferred.log.locating import Given, Place
@@ -49,8 +49,9 @@ POSITION = "_deferred_position"
 COPY = "copy"
 """The mark of the commits that apply events."""
 
-DETAILS = ("kind", "batch", "staged", "position", "truncated")
-"""What these marks say: which delivery it is, where it was staged, the kind of its positions, the last truncation."""
+DETAILS = ("kind", "batch", "staged", "position", "truncated", "newest")
+"""What these marks say: which delivery it is, where it was staged, the kind of its positions, the last truncation, and
+how far the source has been read."""
 
 READ = "read.json"
 """The file beside a copy that lists the files of events that have been applied, with their sizes."""
@@ -101,7 +102,9 @@ class Debezium(ChangeFeed):
 
     def _apply(self, events: Iterable[tuple[str, Any]]) -> int:
         """Apply the events that are newer than what is known of their keys, in one commit; returns how many keys."""
-        said = statements(events, self.columns, self.record.key, self.record.name)
+        read = (last_mark(self._positions, COPY) or {}).get("newest")
+        newest = None if read is None else Newest(**read)
+        said = statements(events, self.columns, self.record.key, self.record.name, newest)
         if not said.by_key and said.truncated is None:
             return 0
         what = f"The copy of {self.record.name}"
@@ -151,6 +154,7 @@ class Debezium(ChangeFeed):
             "staged": self.context.folder("transactions", f"events-{uuid.uuid4().hex}"),
             "position": kind,
             "truncated": max(filter(None, (said.truncated, known.get("truncated"))), default=None),
+            "newest": None if said.newest is None else asdict(said.newest),
         }
 
     def _stage(self, said: Statements, folder: str) -> None:
@@ -163,7 +167,10 @@ class Debezium(ChangeFeed):
         staged(frame(engine, rows, self.record), self.record, f"{folder}/rows")
 
     def _newer(self, temporaries: Temporaries, folder: str, truncated: str | None) -> exp.Table:
-        """The staged statements with a greater position than what is known of their keys, and of all of them."""
+        """The staged statements with a greater position than what is known of their keys, and of all of them.
+
+        Where several events may share a position, one of the same position is newer, too: it came later.
+        """
         keys = [name for name, _ in self._key_columns]
         known = exp.Join(this=from_item(delta_table(self._positions), "k"), side="LEFT", on=same_key(keys, "s", "k"))
         query = select(
@@ -171,7 +178,11 @@ class Debezium(ChangeFeed):
         )
         query.set("joins", [known])
         last = exp.func("COALESCE", column(POSITION, "k"), exp.Literal.string(""))
-        conditions: list[exp.Expr] = [exp.GT(this=column(POSITION, "s"), expression=last)]
+        condition: exp.Expr = exp.GT(this=column(POSITION, "s"), expression=last)
+        for kind in COARSE:
+            shared = exp.func("STARTSWITH", column(POSITION, "s"), exp.Literal.string(f"{kind}/"))
+            condition = exp.or_(condition, exp.and_(shared, exp.EQ(this=column(POSITION, "s"), expression=last.copy())))
+        conditions = [condition]
         if truncated is not None:
             conditions.append(exp.GT(this=column(POSITION, "s"), expression=exp.Literal.string(truncated)))
         return temporaries.compute("newer", query.where(*conditions))
@@ -190,7 +201,7 @@ class Debezium(ChangeFeed):
             return
         with self.context.engine.temporaries() as temporaries:
             newer = self._newer(temporaries, written["staged"], written["truncated"])
-            self._remember(newer, {key: written[key] for key in DETAILS}, number)
+            self._remember(newer, {key: written.get(key) for key in DETAILS}, number)
 
     # ---- where things are
 
