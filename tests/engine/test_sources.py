@@ -268,6 +268,10 @@ def port(postgres_server: str) -> Iterator[int]:
         server.shutdown()
 
 
+def _copied_lines(wh: Any) -> list[Any]:
+    return sorted((row["id"], str(row["amount"])) for row in wh.sql("SELECT id, amount FROM lines").collect())
+
+
 def test_tables_in_postgresql(warehouse: Any, postgres_server: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read through one of Spark's catalogs; deletions by comparing keys, and from a trace table."""
     import psycopg
@@ -303,17 +307,29 @@ def test_tables_in_postgresql(warehouse: Any, postgres_server: str, port: int, m
         read = Timestamps._read
 
         def moving(self: Timestamps, path: str, *more: Any) -> Any:
-            """Between the rows and the keys of a pull, a transaction moves an order to another key."""
+            """Between the rows and the keys of a pull, a transaction moves an order to another key. After each read of
+            the lines, and of their trace, a line is deleted and then another one modified."""
             done = read(self, path, *more)
-            if path.endswith("/0/rows"):
+            if self.record.name == "lines" and doomed:
+                line = doomed.pop()
+                shop.execute("DELETE FROM lines WHERE id = %s", [line])
+                shop.execute("INSERT INTO deleted_lines VALUES (%s)", [line])
+                shop.execute("UPDATE lines SET amount = amount + 1, updated_at = clock_timestamp() WHERE id = 2")
+            elif path.endswith("/0/rows"):
                 with shop.transaction():
                     shop.execute("DELETE FROM orders WHERE id = 3")
                     shop.execute("INSERT INTO orders (id, amount) VALUES (5, 30)")
             return done
 
+        doomed = [3, 4]
         monkeypatch.setattr(Timestamps, "_read", moving)
         wh.sync()
         assert sorted(row["id"] for row in wh.sql("SELECT id FROM orders").collect()) == [2, 4, 5]  # not in halves
+        wh.sync()
+        assert _copied_lines(wh) == [(2, "23.00")]  # no deletion between two reads is missed
+        shop.execute("INSERT INTO lines (id, amount) VALUES (4, 7)")  # a key that was deleted before
+        wh.sync()
+        assert _copied_lines(wh) == [(2, "23.00"), (4, "7.00")]
         for table in ("orders", "lines", "deleted_lines"):
             shop.execute(f"DROP TABLE {table}")
     for name in (catalog, f"{catalog}.url", f"{catalog}.driver"):

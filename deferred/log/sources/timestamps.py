@@ -78,20 +78,24 @@ class Timestamps(ChangeFeed):
         with lease(self.context, f"copy:{self.record.id}", f"The copy of {self.record.name}", self._shut_out) as held:
             folder = self.context.folder("transactions", f"rows-{uuid.uuid4().hex}")
             with self.context.engine.temporaries() as temporaries:
-                find = self._compared if self._deletions is None else self._traced
-                rows, gone = find(temporaries, folder, self._original(version))
+                original, since = self._original(version), self._since(delta_table(self.record.location))
+                if self._deletions is None:
+                    rows, gone = self._compared(temporaries, folder, original, since)
+                else:
+                    rows, gone = self._traced(temporaries, folder, original, since, (done or {}).get("since"))
                 changed = temporaries.rows(rows) + temporaries.rows(gone)
                 if changed:
                     names, key = self._names, self._key
                     statement = merge_by_key(delta_table(self.record.location), names, key, names, rows, gone)
-                    mark = Mark(self._application, held.lease.committing, {"kind": "copy", "version": version})
-                    self.context.engine.commit(text(statement), mark)
+                    details = {"kind": "copy", "version": version, "since": since}
+                    self.context.engine.commit(text(statement), Mark(self._application, held.lease.committing, details))
         return changed
 
-    def _compared(self, temporaries: Temporaries, folder: str, original: exp.Table) -> tuple[exp.Table, exp.Table]:
+    def _compared(
+        self, temporaries: Temporaries, folder: str, original: exp.Table, since: str | None
+    ) -> tuple[exp.Table, exp.Table]:
         """The changed rows and the deleted keys, by comparing all keys and their timestamps."""
         pair, copy = [*self._key, self._updated_at], delta_table(self.record.location)
-        since = self._since(copy)
         for number in range(ROUNDS):
             rows = self._read(f"{folder}/{number}/rows", self._names, original, since)
             keys = self._read(f"{folder}/{number}/keys", pair, original, None)
@@ -105,17 +109,20 @@ class Timestamps(ChangeFeed):
         gone = temporaries.compute("gone", unmatched(select(map(column, self._key), copy), self._key, keys, self._key))
         return temporaries.compute("changed", self._new(here)), gone
 
-    def _traced(self, temporaries: Temporaries, folder: str, original: exp.Table) -> tuple[exp.Table, exp.Table]:
+    def _traced(
+        self, temporaries: Temporaries, folder: str, original: exp.Table, since: str | None, earlier: str | None
+    ) -> tuple[exp.Table, exp.Table]:
         """The changed rows, and the keys in the trace table that are not among them.
 
-        The trace is read first: a key that was deleted and inserted again is among the rows. A row of the copy that is
-        younger than its deletion was inserted again earlier.
+        The trace is read after the rows: whatever is deleted when it has been read is younger than all of them, and so
+        than the copy's τ, from which the next pull reads. It is read from the τ of the pull before, because a deletion
+        may become visible later than a row with a greater timestamp. A row of the copy that is younger than its
+        deletion was inserted again; one that is among the rows and was deleted since goes with the next pull.
         """
         pair, copy = [*self._key, self._updated_at], delta_table(self.record.location)
-        since = self._since(copy)
-        trace = self._read(f"{folder}/trace", pair, _table(str(self._deletions)), since)
         rows = self._read(f"{folder}/rows", self._names, original, since)
         self._check_key(rows)
+        trace = self._read(f"{folder}/trace", pair, _table(str(self._deletions)), earlier)
         traced = exp.Join(this=from_item(trace, "d"), on=same_key(self._key, "c", "d"))
         older = exp.LTE(this=column(self._updated_at, "c"), expression=column(self._updated_at, "d"))
         gone = select([column(name, "c") for name in self._key], copy, "c").distinct()
