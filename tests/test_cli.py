@@ -184,6 +184,35 @@ def test_the_log_of_a_table_is_chosen_and_the_reason_is_said(project: Project) -
     assert "needs a table, its key" in " ".join(project.fails("track", "t", "plain", "--log", "timestamps").split())
 
 
+def test_without_a_log_it_is_said_which_one_would_suit(project: Project) -> None:
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(project.folder / "fed", pa.table({"a": [1]}), configuration=feed)
+    code, out, _ = project.run("track", "fed", "fed")
+    assert (code, "--log feed: its change data feed is on." in " ".join(out.split())) == (0, True)
+    project.json("untrack", "fed")
+    answer = project.json("track", "fed", "fed")
+    assert (answer["log"], answer["suits"], answer["reason"]) == ("feed", "feed", "its change data feed is on")
+
+
+def test_references_that_nothing_relies_on_are_said(project: Project) -> None:
+    for name in ("orders", "address", "item"):
+        write_deltalake(project.folder / name, pa.table({"id": [1], "ship": [1], "bill": [1], "item": [1]}))
+    given = ("--key", "id", "--references", "ship=address.id", "--references", "item=itme.id", "--log", "files")
+    notes = project.json("track", "orders", "orders", *given)["notes"]
+    assert len(notes) == 2
+    assert "orders(ship) refers to address(id), but no table address is tracked: it is not relied on." in notes
+    assert project.json("track", "address", "address", "--log", "files")["notes"] == [
+        "orders(ship) refers to address(id), but address is tracked without a key: it is not relied on."
+    ]
+    project.json("untrack", "address")
+    assert project.json("track", "address", "address", "--key", "id", "--log", "files")["notes"] == []
+    err = project.fails("track", "item", "item", "--references", "bill=address.nr", "--log", "files")
+    assert "item.bill refers to address.nr, but address has no column nr" in " ".join(err.split())
+    code, out, _ = project.run("track", "item", "item", "--references", "bill=Address.ship", "--log", "files")
+    assert code == 0
+    assert "Note: item(bill) refers to address(ship), but the key of address is (id)" in " ".join(out.split())
+
+
 def test_every_table_of_a_folder_is_tracked(project: Project) -> None:
     for place in ("shop/sales", "web/sales", "web/page-views", "warehouse/views/own"):
         write_deltalake(project.folder / "lake" / place, pa.table({"a": [1]}))

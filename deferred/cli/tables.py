@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,10 @@ from typer.core import TyperCommand
 
 from deferred import terminal
 from deferred.cli.common import Json, Limit, Until, app, check_moments, opened
-from deferred.errors import InvalidInputError
+from deferred.errors import DeferredError, InvalidInputError
+
+PLAIN = "feed"
+"""The log of a table that is tracked without saying which."""
 
 
 class _Track(TyperCommand):
@@ -21,7 +25,7 @@ class _Track(TyperCommand):
 
         (log,) = (option for option in self.params if option.name == "log")
         kinds = "; ".join(f"{name}: {source.summary}" for name, source in options().items())
-        log.help = f"{kinds}; auto: what suits the table, said with the reason."  # type: ignore[attr-defined]
+        log.help = f"{kinds}; auto: what suits the table, said with the reason. {PLAIN} by default."  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 
@@ -46,7 +50,7 @@ def track(
             "--references", metavar="COLUMN=TABLE.COLUMN", help="A column that refers to a column of another table."
         ),
     ] = None,
-    log: Annotated[str, typer.Option(help="Where its changes come from.")] = "feed",
+    log: Annotated[str | None, typer.Option(help="Where its changes come from.")] = None,
     columns: Annotated[str | None, typer.Option(help="Its columns as DDL, for --log debezium.")] = None,
     updated_at: Annotated[
         str | None, typer.Option(help="The column with the time of a row's last change, for --log timestamps.")
@@ -60,25 +64,31 @@ def track(
     if every is not None:
         if name is not None or key or references or columns or updated_at or deletions:
             raise typer.BadParameter("--all takes a folder or schema, and nothing of one table but --log.")
-        _track_all(every, log, as_json)
+        _track_all(every, log or PLAIN, as_json)
         return
     if name is None or location is None:
         raise typer.BadParameter("Name a table and its path, or use --all with a folder or a schema.")
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
-    reason = None
+    refers = _references(references or []) or None
     with opened(f"Tracking {name}") as warehouse:
         from deferred.log.sources import AUTO
 
-        if log == AUTO:
-            log, reason = warehouse.suggest_log(location, columns, updated_at)
-        record = warehouse.track(
-            name, location, keys or None, _references(references or []) or None, log, columns, updated_at, deletions
-        )
-    why = f" Its changes are read with --log {log}: {reason}." if reason else ""
+        suits = reason = None
+        with nullcontext() if log == AUTO else suppress(DeferredError):  # what is wrong, track says
+            if log in (None, AUTO):
+                suits, reason = warehouse.suggest_log(location, columns, updated_at)
+        chosen = suits if log == AUTO and suits is not None else log or PLAIN
+        record = warehouse.track(name, location, keys or None, refers, chosen, columns, updated_at, deletions)
+        notes = warehouse.unused_references(record.name)
+    said = [f"Table {record.name} is tracked: {record.location}."]
+    if reason is not None:
+        said[0] += f" Its changes are read with --log {chosen}"
+        said[0] += f": {reason}." if suits == chosen else f"; --log auto would choose {suits}: {reason}."
+    found = {"table": record, "log": chosen, "suits": suits, "reason": reason, "notes": notes}
     terminal.answer(
-        {"table": record, **({"log": log, "reason": reason} if reason else {})},
+        {key: value for key, value in found.items() if value is not None},
         as_json,
-        lambda: terminal.say(f"Table {record.name} is tracked: {record.location}.{why}"),
+        lambda: terminal.say("\n".join([*said, *(f"Note: {note}" for note in notes)])),
     )
 
 

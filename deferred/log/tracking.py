@@ -71,6 +71,7 @@ def track(
     place = source.locate(context, name, given)
     location = place.location
     _check_columns(DeltaLog(location), name, key, references)
+    _check_targets(context, name, references)
     log_location = source.set_up(context, name, location) or place.original
     state = DeltaLog(location)
     record = context.metadata.tables.add(
@@ -160,3 +161,25 @@ def _check_columns(state: DeltaLog, name: str, key: Sequence[str] | None, refere
     for column in [*(key or ()), *(references or {})]:
         if column.casefold() not in {k.casefold() for k in known}:
             raise UnknownObjectError(f"Table {name} has no column {column}{nearest(column, known)}")
+
+
+def _check_targets(context: Context, name: str, references: Mapping[str, str] | None) -> None:
+    """Refuse references to columns that a tracked table does not have. The table itself may be tracked later."""
+    for column, target in (references or {}).items():
+        other, _, theirs = target.rpartition(".")
+        record = context.metadata.tables.find(other)
+        known = [] if record is None else [known for known, _ in record.columns]
+        if record is not None and theirs.casefold() not in {each.casefold() for each in known}:
+            raise UnknownObjectError(
+                f"{name}.{column} refers to {target}, but {record.name} has no column {theirs}{nearest(theirs, known)}"
+            )
+
+
+def unused_references(context: Context, *names: str) -> list[str]:
+    """The declared references of some tables, or to them, that nothing relies on, each with the reason."""
+    from deferred.algebra.selfmaintenance.promises import unused  # takes longer to load than most commands run
+
+    tables = context.metadata.tables.all()
+    wanted = {name.casefold() for name in names}
+    found = unused({table.name: table.key for table in tables}, {table.name: table.references for table in tables})
+    return [f"{why}: it is not relied on." for table, other, why in found if {table.casefold(), other} & wanted]

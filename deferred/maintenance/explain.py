@@ -11,6 +11,7 @@ from deferred.algebra.notation import notation
 from deferred.errors import DeferredError
 from deferred.log.context import Context
 from deferred.log.sources import source_of
+from deferred.log.tracking import unused_references
 from deferred.maintenance import definition as definitions
 from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.base_logs import unread
@@ -109,7 +110,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         relevance=_relevance(definition),
         sql=choice.strategy.sql(definition),
         apply=f"one MERGE on {', '.join(key)}" if key else "an append, or one MERGE of the touched rows",
-        notes=view.definition.notes,
+        notes=(*view.definition.notes, *unused_references(context, *definition.tables)),
         settings=dict(sorted((view.definition.settings or {}).items())),
         costs=tuple(_costs(context, view, definition)),
         otherwise=tuple(line for other in others for line in other.lines),

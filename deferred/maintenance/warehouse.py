@@ -157,6 +157,10 @@ class Warehouse:
         given = None if path_or_name is None else os.fspath(path_or_name)
         return suggested(self._context, Given(given, columns=columns, updated_at=updated_at))
 
+    def unused_references(self, name: str) -> list[str]:
+        """Returns the declared references of a table, or to it, that nothing relies on, each with the reason."""
+        return tracking.unused_references(self._context, name)
+
     def untrack(self, name: str) -> None:
         """Stop tracking a table that no view reads; the table itself stays."""
         tracking.untrack(self._context, name)

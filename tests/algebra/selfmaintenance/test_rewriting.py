@@ -12,6 +12,7 @@ from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.program import DANGLING, DUPLICATE, EXPOSED
 from deferred.algebra.selfmaintenance import Promises, base_reads, described
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
+from deferred.algebra.selfmaintenance.promises import unused
 from deferred.algebra.strategy import support_tables
 from deferred.errors import UnsupportedSQLError
 from tests.fuzz.duck import Database
@@ -93,6 +94,38 @@ def test_auxiliary_views_are_those_of_table_3(db: Database) -> None:
         "Π[item.item_id, item_name](σ[category = 'toy'](item))",
     ]
     assert lines[0] == "line: not kept; it refers to all others, and the view shows its rows"
+
+
+def test_two_columns_may_refer_to_one_key() -> None:
+    """An order's address of delivery and its address of billing: both are references, and both are relied on."""
+    schemas = {
+        "orders": (("id", "int"), ("ship", "int"), ("bill", "int")),
+        "address": (("id", "int"), ("city", "string")),
+    }
+    promises = Promises.of(
+        {name: ["id"] for name in schemas}, {"orders": {"ship": "address.id", "bill": "Address.ID", "id": "adress.id"}}
+    )
+    database = Database(schemas)
+    bound = database.bind(
+        "SELECT o.id, s.city AS ship, b.city AS bill FROM orders o JOIN address s ON o.ship = s.id "
+        "JOIN address b ON o.bill = b.id",
+        promises=promises,
+    )
+    (join,) = [node for node in bound.plan.walk() if isinstance(node, PromisedJoin)]
+    assert [(link.referring, link.referred) for link in join.links] == [(0, 1), (0, 2)]
+    database.close()
+
+
+def test_columns_that_refer_to_parts_of_a_key() -> None:
+    """By the order in which they are declared; where a part is missing, nothing is relied on."""
+    keys = {"place": ["land", "code"], "trip": ["id"]}
+    ways = {"from_land": "place.land", "from_code": "place.code", "to_land": "place.land", "to_code": "place.code"}
+    found = Promises.of(keys, {"trip": ways}).references["trip"]
+    assert [reference.columns for reference in found] == [("from_land", "from_code"), ("to_land", "to_code")]
+    del ways["to_code"]
+    assert "trip" not in Promises.of(keys, {"trip": ways}).references
+    ((_, _, why),) = unused(keys, {"trip": ways})
+    assert why.endswith("but the key of place is (land, code), and not each part of it is referred to equally often")
 
 
 def test_a_table_that_only_filters_lets_the_root_be_left_out(db: Database) -> None:
