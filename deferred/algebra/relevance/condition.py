@@ -10,11 +10,11 @@ known, are decided with the view's own condition, without elimination (theorem 3
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
@@ -22,13 +22,18 @@ from deferred.algebra.plan import Conjunction, Plan, used
 from deferred.algebra.relevance.conditions import MOST, OWN, demands
 from deferred.algebra.relevance.constants import DATE, NUMBER, day_at
 from deferred.algebra.relevance.logic import Dialect, Known, Logic
-from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns, substitute
+from deferred.algebra.scalar import Scalar, all_true, column, conjuncts, equated_columns, is_column, substitute
 
 if TYPE_CHECKING:
     import z3
 
 SECONDS = 1.0
 """The time for deriving the condition of one table; what is not proved by then is left out."""
+
+CONSTANTS = 32
+"""A column is compared with at most so many constants that the view's condition contains."""
+
+T = TypeVar("T")
 
 Decide = Callable[[Mapping[str, Known], Scalar | None], bool]
 """Whether some row can matter of which something is known by column, and perhaps a condition that is true of it."""
@@ -138,6 +143,8 @@ def _following(logic: Logic, given: z3.BoolRef, demand: Conjunction, until: floa
         if logic.implied([given], formula) and not logic.implied(kept.values(), formula):
             kept[candidate] = formula
     for candidate in list(kept):
+        if time.monotonic() > until:
+            break
         rest = [formula for other, formula in kept.items() if other is not candidate]
         if logic.implied(rest, kept[candidate]):
             del kept[candidate]
@@ -157,16 +164,27 @@ def _weakest(logic: Logic, conditions: Sequence[Scalar]) -> list[Scalar]:
 
 
 def _candidates(logic: Logic, given: z3.BoolRef, demand: Conjunction) -> Iterator[Scalar]:
-    """Comparisons that may follow: the view's own ones first, then bounds, then pairs of columns, then NOT NULL."""
+    """Comparisons that may follow: the view's own ones first, then bounds, then pairs of columns, then NOT NULL.
+
+    What the view compares itself says all about its columns, unless they are compared with columns of other tables, or
+    in a way that cannot be asked as it is; only then there is more to find.
+    """
     names = _equal_columns(demand)
+    others: list[frozenset[str]] = []
+    own: list[frozenset[str]] = []
+    equated: set[str] = set()
     for part in demand:
         mine = substitute(part, names)
         read = used(mine)
         trivial = isinstance(mine, (exp.EQ, exp.NullSafeEQ)) and mine.this == mine.expression
-        own = bool(read) and all(name.startswith(OWN) for name in read)
-        if own and not trivial and logic.understood(mine):
+        if trivial and is_column(mine.this) and mine.this.name.startswith(OWN):
+            equated |= read if isinstance(mine, exp.EQ) else set()  # what is left of it is that it is not NULL
+        elif read and all(name.startswith(OWN) for name in read) and logic.understood(mine):
+            own.append(read)
             yield mine
-    columns = sorted({name for part in demand for name in used(substitute(part, names)) if name.startswith(OWN)})
+        else:
+            others.append(read)
+    columns = sorted(name for name in _reached(others, own) if name.startswith(OWN))
     for name in columns:
         yield from _bounds(logic, given, name)
     for one, other in combinations(columns, 2):
@@ -174,8 +192,24 @@ def _candidates(logic: Logic, given: z3.BoolRef, demand: Conjunction) -> Iterato
         if left is not None and right is not None and left.compares_exactly(right):
             for operator in (exp.EQ, exp.LT, exp.GT, exp.LTE, exp.GTE):
                 yield operator(this=column(one), expression=column(other))
-    for name in columns:
+    for name in sorted({*columns, *equated}):
         yield exp.Not(this=exp.Is(this=column(name), expression=exp.Null()))
+
+
+def _reached(start: Iterable[frozenset[str]], links: Sequence[frozenset[str]]) -> set[str]:
+    """The columns of some conditions, and those that other conditions link to them.
+
+    >>> sorted(_reached([frozenset("ax")], [frozenset("ab"), frozenset("cd"), frozenset("bd")]))
+    ['a', 'b', 'c', 'd', 'x']
+    >>> sorted(_reached([], [frozenset("ab")]))
+    []
+    """
+    found = set().union(*start)
+    rest = list(links)
+    while linked := [link for link in rest if link & found]:
+        found.update(*linked)
+        rest = [link for link in rest if not link <= found]
+    return found
 
 
 def _equal_columns(demand: Conjunction) -> dict[str, Scalar]:
@@ -206,10 +240,21 @@ def _bounds(logic: Logic, given: z3.BoolRef, name: str) -> Iterator[Scalar]:
         if high is not None:
             yield exp.LTE(this=column(name), expression=written(high))
         return
-    for (kind, _), constant in sorted(logic.constants.items(), key=lambda item: item[0]):
-        if kind == value.kind.name:
-            for operator in (exp.EQ, exp.GT, exp.LT, exp.GTE, exp.LTE):
-                yield operator(this=column(name), expression=constant.copy())
+    found = [(place, constant) for (kind, place), constant in logic.constants.items() if kind == value.kind.name]
+    places = sorted(found, key=lambda each: each[0])
+    for _, constant in _outer(places):
+        for operator in (exp.EQ, exp.GT, exp.LT, exp.GTE, exp.LTE):
+            yield operator(this=column(name), expression=constant.copy())
+
+
+def _outer(values: Sequence[T]) -> Iterator[T]:
+    """At most CONSTANTS of some sorted values, from both ends: what bounds a list are its ends.
+
+    >>> list(_outer("abcde")), len(list(_outer(range(100))))
+    (['a', 'e', 'b', 'd', 'c'], 32)
+    """
+    for place in range(min(len(values), CONSTANTS)):
+        yield values[place // 2] if place % 2 == 0 else values[-1 - place // 2]
 
 
 def _number(value: int) -> Scalar:

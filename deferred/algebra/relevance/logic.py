@@ -108,6 +108,7 @@ class Logic:
         self._types = types
         self._dialect = dialect
         self._columns: dict[str, Value] = {}
+        self._known: dict[Scalar, Truth] = {}
         self._fresh = 0
         self._left_open = False
         self.constants: dict[tuple[str, Fraction], Scalar] = {}
@@ -166,7 +167,17 @@ class Logic:
     # ---- conditions
 
     def truth(self, e: Scalar) -> Truth:
-        """When a condition is true and when it is false."""
+        """When a condition is true and when it is false. One of which nothing is left open is translated once."""
+        if e not in self._known:
+            before, self._left_open = self._left_open, False
+            found = self._truth(e)
+            if not self._left_open:
+                self._known[e] = found
+            self._left_open |= before
+            return found
+        return self._known[e]
+
+    def _truth(self, e: Scalar) -> Truth:
         if isinstance(e, exp.Paren):
             return self.truth(e.this)
         if isinstance(e, (exp.And, exp.Or)):
@@ -218,8 +229,13 @@ class Logic:
         kinds = {item.kind.name for item in items if item.kind is not None}
         if value.kind is None or not kinds <= {value.kind.name, *((NUMBER,) if value.kind.name == DOUBLE else ())}:
             return self._open(value)
-        if any(self._places(value, item) is None for item in items if not item.void):
+        places = [self._places(value, item) for item in items if not item.void]
+        if None in places:
             return self._open(value)
+        if all(item.constant is not None or item.void for item in items):  # a long list, as a rule
+            among = self._any(*(mine == other for mine, other in filter(None, places)))
+            present, void = self._not(value.null), len(places) < len(items)
+            return Truth(self._all(present, among), self._false if void else self._all(present, self._not(among)))
         found = [self._compared(exp.EQ, value, item) for item in items]
         return Truth(self._any(*(t.true for t in found)), self._all(*(t.false for t in found)))
 

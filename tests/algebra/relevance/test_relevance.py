@@ -306,3 +306,32 @@ def test_rows_of_which_ranges_are_known() -> None:
     assert decide({"b": high}, None)
     assert not decide({"a": low}, parse_scalar("a > 4"))
     assert decide({"a": low}, parse_scalar("b > 4"))
+
+
+LONG = ", ".join(f"'text {n:03}'" for n in range(300))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT a FROM t WHERE s IN ({LONG})",
+        f"SELECT t.a FROM t JOIN u ON t.s = u.s WHERE u.s IN ({LONG})",
+        f"SELECT t.a FROM t JOIN u ON t.a = u.a WHERE t.s IN ({LONG}) AND u.x > t.a",
+        f"SELECT a FROM t WHERE s NOT IN ({LONG})",
+        f"SELECT a FROM t WHERE a IN ({', '.join(str(7 * n) for n in range(300))}) AND b > a",
+    ],
+)
+def test_a_long_list_takes_few_questions(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one for each of its constants: what the view compares itself says all about its column."""
+    asked = []
+    ask = Logic.satisfiable
+    monkeypatch.setattr(Logic, "satisfiable", lambda self, *formulas: asked.append(1) or ask(self, *formulas))
+    found = condition(query, "t")
+    assert found is not None
+    assert " IN (" in found
+    assert len(asked) < 40
+
+
+def test_a_long_list_of_another_table_bounds_by_its_ends() -> None:
+    found = condition(f"SELECT t.a FROM t JOIN u ON t.s < u.s WHERE u.s IN ({LONG})", "t")
+    assert found == "`s` < 'text 299'"
