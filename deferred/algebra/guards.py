@@ -97,7 +97,7 @@ def _of_reference(join: PromisedJoin, d: Differentiator, link: Link, changes: Se
         if inserted is not None:
             found = looked_up(part(inserted, exp.GT), keys)
             yield Guard(DANGLING, about[0], about[1], pick(found, fks), about[2])
-    if isinstance(referred.strategy, Stateful) and _is_whole(theirs) and rows_below(referred) is theirs:
+    if isinstance(referred.strategy, Stateful) and is_whole(referred):
         inserted = d.delta(mine)
         if inserted is not None:
             known = all_true(exp.Not(this=exp.Is(this=column(fk), expression=exp.Null())) for fk in fks)
@@ -116,8 +116,9 @@ def _names(scan: Scan, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(known[i] for i in ids)
 
 
-def _is_whole(plan: Plan) -> bool:
-    """Whether a plan has all rows of its table."""
+def is_whole(plan: Plan) -> bool:
+    """Whether an input of a join has all rows of its table."""
+    plan = rows_below(plan)
     while isinstance(plan, Project):
         plan = plan.child
     return isinstance(plan, Scan)

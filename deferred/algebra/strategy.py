@@ -11,6 +11,7 @@
 | Auxiliary (operators/kept.py) | kept rows of a base table | its rows that can matter |
 | InView (operators/in_view.py) | the view's own rows | – |
 | InShared (operators/in_view.py) | rows of a table that several views share | – |
+| UnmetKeys (operators/unmet.py) | – | foreign keys that were not found |
 | Promised (operators/referring.py, promised_join.py) | what keys and references leave to be read | – |
 | GoodCounters (operators/good_counters.py) | the kept counts of the changed rows | rows with counts |
 | DeleteRederive (operators/rederiving.py) | in rounds, what derives the touched rows | a recursion's set |
@@ -150,6 +151,9 @@ class Keeping(Stateful):
 
     support: str
     """The name of the support table."""
+
+    holds_all: ClassVar[bool] = True
+    """Whether it holds what all rows of its input make of it, so that every row matters to it."""
 
     @abstractmethod
     def contents(self, node: Any) -> Plan:

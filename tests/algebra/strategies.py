@@ -50,6 +50,7 @@ from deferred.algebra.operators.promised_join import PromisedJoin
 from deferred.algebra.operators.rederiving import DeleteRederive
 from deferred.algebra.operators.referring import Referring
 from deferred.algebra.operators.scan import tables_of
+from deferred.algebra.operators.unmet import Unmet, Watched
 from deferred.algebra.paper.evaluate import Bag, State, Table
 from deferred.algebra.plan import Plan
 from deferred.algebra.scalar import Fresh, Scalar, column, conjunction, same
@@ -364,7 +365,7 @@ ONLY_KEEPING: Mapping[type[Plan], tuple[Callable[..., Plan], ...]] = {
 ONLY_EDITED = (Edited,)
 """Operators of a query that becomes another one: tests/fuzz/test_altering.py draws those."""
 
-ONLY_PROMISED = (PromisedJoin, Referring, Seen)
+ONLY_PROMISED = (PromisedJoin, Referring, Seen, Unmet, Watched)
 """Operators over tables that keep declared keys and references: tests/fuzz/promised.py draws those, and asks for each."""
 
 PAPER = (union_all, selection, projection, distinct, monus, product, product)

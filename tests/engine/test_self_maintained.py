@@ -183,6 +183,23 @@ def test_a_broken_promise_marks_the_view(shop: Shop) -> None:
         wh.propagate("v")
 
 
+def test_a_row_that_comes_later_than_what_refers_to_it_marks_the_view(shop: Shop) -> None:
+    """Of item only the toys are kept: that a line refers to no item at all is known when the item comes."""
+    wh = shop.wh
+    wh.create_view("v", CAL_TOY_SALES, maintain="self")
+    shop.change("line", inserted="(110, 10, 99, 4), (111, 10, 9, 4)")
+    assert shop.refreshed("v")[0].rows_inserted == 0
+    shop.change("item", inserted="(99, 'late', 'toy', 'x')")
+    with out_of_reach(shop.folder), pytest.raises(PromiseBrokenError, match=r"line\(item_id\) was .* for \(99,\)"):
+        wh.propagate("v")
+    assert wh.views()[0].state == "broken"
+    wh.rebuild("v")
+    assert_fresh(wh, "v")
+    assert wh.verify("v").holds
+    shop.change("line", inserted="(112, 10, 99, 4)")
+    assert shop.refreshed("v")[0].rows_inserted == 1
+
+
 def test_verify_reports_the_promises_of_ordinary_views(shop: Shop) -> None:
     """Their rules notice rows that share a key, so that they are right all the same: no broken promise breaks them."""
     wh = shop.wh

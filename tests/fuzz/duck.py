@@ -25,7 +25,7 @@ from deferred.algebra.operators.recursion import rounds_before
 from deferred.algebra.plan import Plan
 from deferred.algebra.program import Guard, Loop, Program, Run, Step, run
 from deferred.algebra.selfmaintenance import Promises
-from deferred.algebra.strategy import support_tables
+from deferred.algebra.strategy import kept_nodes, support_tables
 from deferred.sql.bind import Bound, bind
 from deferred.sql.dialect import ViewSQL, parenthesised, text
 from deferred.sql.render import Leaves, ReadableLeaves, Renderer, named_table
@@ -286,12 +286,16 @@ class Database(ReadableLeaves):
         return self.connection.execute(f'SELECT * FROM "{name}" LIMIT 3').fetchall()
 
     def wrong_support_tables(self, bound: Bound) -> dict[str, tuple[Counter[Row], Counter[Row]]]:
-        """The support tables whose rows differ from those computed from scratch: (actual, expected) rows."""
+        """The support tables whose rows differ from those computed from scratch: (actual, expected) rows.
+
+        One that remembers what was not found may have more than is missing, and nothing less.
+        """
         found = {}
         self._recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(self.renderer.render(plan))
-            if kept != fresh:
+            remembers = not kept_nodes(bound.plan)[name][1].holds_all
+            if fresh - kept if remembers else kept != fresh:
                 found[name] = (kept, fresh)
         return found
 

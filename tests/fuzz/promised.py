@@ -97,6 +97,31 @@ class Tables:
             new[name] = [row for row in new[name] if row[0] in used or random.random() > 0.2]
         return new
 
+    def orphaned(self, random: Random, state: State) -> tuple[str, State]:
+        """A state with one more row that refers into nothing, and the table to which it refers; where that is possible."""
+        ways = [(name, n, target) for name in NAMES for n, target in enumerate(self.references[name].values())]
+        if not ways:
+            return "", state
+        name, place, target = random.choice(ways)
+        other = target.partition(".")[0]
+        missing = sorted(set(range(20)) - {row[0] for row in state[other]})
+        free = sorted(set(range(20)) - {row[0] for row in state[name]})
+        row = self.row(random, name, random.choice(free), state)
+        row = (*row[: 1 + place], random.choice(missing), *row[2 + place :])
+        return other, {**state, name: [*state[name], _meeting_all(row)]}
+
+    def late(self, random: Random, name: str, state: State) -> State:
+        """A state with rows of a table for the keys to which rows refer without it."""
+        places = [
+            (other, 1 + n)
+            for other in NAMES
+            for n, target in enumerate(self.references[other].values())
+            if target == f"{name}.id"
+        ]
+        wanted = {row[place] for other, place in places for row in state[other]} - {None}
+        new = [self.row(random, name, key, state) for key in sorted(wanted - {row[0] for row in state[name]})]
+        return {**state, name: [*state[name], *map(_meeting_all, new)]}
+
     def of_the_same_keys(self, random: Random, name: str, state: State) -> list[Row]:
         """Other rows with keys that rows of a table have, some of them copies of these."""
         some = [row for row in state[name] if random.random() < 0.5]
@@ -107,6 +132,11 @@ class Tables:
         place = random.choice([*range(1, len(row)), len(row) - 1, len(row) - 2])
         other = self.row(random, name, row[0], state)
         return (*row[:place], other[place], *row[place + 1 :])
+
+
+def _meeting_all(row: Row) -> Row:
+    """A row that meets all conditions that a query may have on one table."""
+    return (*row[:-3], 1, 1, "x")
 
 
 def _key_of(random: Random, rows: list[Row]) -> int | None:
@@ -256,6 +286,50 @@ def _check(db: Database, tables: Tables, promises: Promises, sql: str, random: R
                 _expect("support", kept, right, f"{name}: {where}")
         seen.steps += 1
         shown = fresh
+
+
+def check_late(seed: int, seen: Seen) -> None:
+    """A random view over tables of which a row refers into nothing; the row that it wants may come later.
+
+    A guard notices it, then or at once, or the view is right all the same. Nothing is lost without a word.
+    """
+    random = Random(seed)
+    tables = Tables.drawn(random)
+    promises, sql = tables.promises(random), query(random, tables)
+    db = Database(tables.schemas)
+    try:
+        state = tables.filled(random)
+        for name, rows in state.items():
+            db.replace(name, Counter(rows))
+        bound = db.bind(sql, promises=promises)
+    except (CannotRun, DeferredError) as error:
+        db.close()
+        raise Skipped(str(error)) from None
+    seen.views += 1
+    seen.kinds.update({type(node).__name__ for node in bound.plan.walk()})
+    db.keep(bound)
+    other, orphaned = tables.orphaned(random, state)
+    between = tables.changed(random, orphaned) if random.random() < 0.3 else orphaned
+    for new in (orphaned, between, tables.late(random, other, between) if other else between):
+        shown = db.query(sql)
+        db.show(bound)
+        for name in NAMES:
+            net = Counter(new[name])
+            net.subtract(Counter(state[name]))
+            db.log(name, net)
+            db.replace(name, Counter(new[name]))
+        where = f"seed {seed}: {sql}\nreferences {tables.references}\n{state} → {new}"
+        state, fresh = new, db.query(sql)
+        with db.out_of_reach():
+            delta = db.preview(bound, NAMES)
+            found = db.guarded(bound, NAMES)
+            seen.kinds.update({guard.kind for guard, _ in found})
+            if found:
+                break
+            db.move(bound, NAMES)
+        _expect("late", added(shown, delta), fresh, where)
+        seen.steps += 1
+    db.close()
 
 
 def _shared(random: Random, plan: Plan, tables: Tables) -> dict[str, Portion]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 
-from deferred.algebra.program import DUPLICATE
-from tests.fuzz.check import Failure
-from tests.fuzz.promised import Seen, check, check_from_view
+from deferred.algebra.operators.unmet import Unmet
+from deferred.algebra.program import DANGLING, DUPLICATE
+from tests.fuzz.check import Failure, Skipped
+from tests.fuzz.promised import Seen, check, check_from_view, check_late
 
 SEEDS = range(500)
 PART = 100
+LATE = int(os.environ.get("DEFERRED_FUZZ_LATE", "40"))
 FROM_VIEW = int(os.environ.get("DEFERRED_FUZZ_FROM_VIEW", "90"))
 
 
@@ -39,6 +42,14 @@ def test_views_answer_changes_themselves() -> None:
     assert seen.kinds[DUPLICATE], "no table has copies of rows that a view shows"
 
 
+def test_a_row_that_comes_too_late_is_never_lost_without_a_word() -> None:
+    seen = _check_all_late()
+    print(f"{seen.views} views, {seen.steps} steps; {dict(seen.kinds)}")
+    assert seen.kinds["Watched"] > LATE / 4
+    assert seen.kinds[DANGLING] > LATE / 10
+    assert seen.steps > LATE
+
+
 def test_a_few_at_once() -> None:
     seen = Seen()
     for seed in range(1000, 1010):
@@ -54,6 +65,13 @@ def test_the_same_seed_gives_the_same_view() -> None:
     assert first == second
 
 
+def test_a_forgotten_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what is remembered of references that were not found, rows that come late make a view wrong."""
+    monkeypatch.setattr(Unmet, "remember", lambda self, join, d: None)
+    with pytest.raises(Failure, match="late"):
+        _check_all_late()
+
+
 def test_a_forgotten_guard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards an exposed update makes a view wrong, so the changes here do contain them."""
     from deferred.algebra.operators import promised_join
@@ -66,3 +84,11 @@ def test_a_forgotten_guard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def _check_all(seeds: range) -> None:
     for seed in seeds:
         check(seed, Seen())
+
+
+def _check_all_late() -> Seen:
+    seen = Seen()
+    for seed in range(LATE):
+        with suppress(Skipped):
+            check_late(seed, seen)
+    return seen

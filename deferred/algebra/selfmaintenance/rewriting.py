@@ -15,19 +15,21 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from deferred.algebra.bags import COUNT
 from deferred.algebra.delta import differentiate
-from deferred.algebra.guards import scan_below
+from deferred.algebra.guards import is_whole, rows_of_table, scan_below, traced
 from deferred.algebra.notation import Labels
-from deferred.algebra.operators import Aggregate, Filter, Join, Kept
+from deferred.algebra.operators import ANTI, Aggregate, Distinct, Filter, Join, Kept, OuterJoin, Project, Scan
 from deferred.algebra.operators.in_view import InView, Seen
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.promised_join import Link, PromisedJoin
 from deferred.algebra.operators.referring import Referred, Referring
 from deferred.algebra.operators.scan import scans_of, tables_of
+from deferred.algebra.operators.unmet import Unmet, UnmetKeys, Watched
 from deferred.algebra.plan import Plan, transformed
 from deferred.algebra.program import Program
 from deferred.algebra.prune import needed_columns, parents_first, prune
-from deferred.algebra.scalar import Fresh, Scalar, columns_of, conjunction, conjuncts, is_column
+from deferred.algebra.scalar import Fresh, Scalar, all_true, column, columns_of, conjunction, conjuncts, is_column
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.preaggregation import PreAggregation
 from deferred.algebra.selfmaintenance.promises import Promises
@@ -176,7 +178,29 @@ class _Rewriting:
                 parts[i] = plan.with_children([reduced])
             else:
                 parts[i] = self.stateful(reduced, node, graph, i) if self.is_read(node, graph, i) else reduced
-        return pick(_over(node, graph, parts), node.columns)
+        joined = _over(node, graph, parts)
+        unmet = tuple(self.unmet(joined, link) for link in joined.links if not is_whole(joined.inputs[link.referred]))
+        return pick(Watched(joined, unmet) if unmet else joined, node.columns)
+
+    def unmet(self, join: PromisedJoin, link: Link) -> Unmet:
+        """What is remembered of references to a table of which not all rows are at hand."""
+        mine, theirs = (rows_of_table(join.inputs[i]) for i in (link.referring, link.referred))
+        scan, types = scan_below(theirs), self.tables.column_types
+        names = dict(zip(scan.ids, scan.names, strict=True))
+        keys, fks = {}, {}
+        for fk, key in link.on:
+            keys[self.tables.fresh()] = key
+            fks[self.tables.fresh()] = fk
+        types.update({mine_: types[fk] for mine_, fk in fks.items()} | {id_: types[key] for id_, key in keys.items()})
+        types[COUNT] = "bigint"
+        known = all_true(exp.Not(this=exp.Is(this=column(fk), expression=exp.Null())) for fk in fks.values())
+        rows = Scan(scan.table, tuple(names[traced(theirs, key)] for key in keys.values()), tuple(keys))
+        same = all_true(
+            exp.EQ(this=column(fk), expression=column(id_)) for fk, id_ in zip(fks.values(), keys, strict=True)
+        )
+        missing = OuterJoin(Filter(mine, known), rows, ANTI, same)
+        outputs = tuple((mine_, column(fk)) for mine_, fk in fks.items())
+        return Unmet(Distinct(Project(missing, outputs)), UnmetKeys(self.tables.names()), link)
 
     def stateful(self, plan: Plan, node: Join, graph: JoinGraph, i: int) -> Plan:
         """The rows of an input with both states at hand: in the view, if it shows them, or in a table of their own."""
