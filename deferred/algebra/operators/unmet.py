@@ -88,7 +88,11 @@ class Unmet(AtHand):
         referring, referred = join.inputs[self.link.referring], join.inputs[self.link.referred]
         mine, theirs = rows_of_table(referring), rows_of_table(referred)
         log, change = d.delta(scan_below(theirs)), d.delta(mine)
-        gone: Plan | None = None
+        if log is None and change is None:
+            return
+        nothing = Filter(self.stored, exp.false())
+        rows: Plan = nothing
+        gone = pick(nothing, self.columns)
         by_key: Plan | None = None
         if log is not None:
             keys = [(c, column(traced(theirs, key))) for c, (_, key) in self._pairs]
@@ -106,10 +110,6 @@ class Unmet(AtHand):
             if by_key is not None:
                 missing = without_keys_of(missing, part(by_key, exp.GT), self.columns)
             rows = d.shared(Project(missing, (*((c, column(c)) for c in self.columns), (COUNT, bigint(1)))))
-        elif gone is not None:
-            rows = d.shared(Filter(self.stored, exp.false()))
-        else:
-            return
         d.supports[self.kept.support] = Upkeep(rows, gone, self.columns)
 
     def _not_found(self, d: Differentiator, change: Plan, referred: Plan) -> Plan:
