@@ -243,6 +243,14 @@ def write_file(file: Path, text: str) -> None:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
 
+def read_file(file: Path) -> str:
+    """Returns the text of a file that is given."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The file {file} cannot be read as text: {error}.") from None
+
+
 def complain(text: str) -> None:
     """Print a line to standard error."""
     print(f"deferred: {text}", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -429,6 +430,34 @@ def test_from_tables_to_a_fresh_view(retail: Project, spark: Any) -> None:
     assert [op["kind"] for op in retail.json("history", "high_value_sales", "--limit", "2")["operations"]]
     assert retail.json("sql", "SELECT COUNT(*) AS n FROM high_value_sales")["rows"] == [{"n": 18}]
     assert retail.json("backfill", "high_value_sales", "2026-01-01", "now", "52w")["operations"]
+
+
+@pytest.mark.slow
+def test_events_from_files_and_standard_input(retail: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def event(lsn: int, state: str) -> str:
+        return json.dumps({"op": "u", "after": {"id": 1, "state": state}, "source": {"lsn": lsn}})
+
+    retail.json("track", "orders", "--log", "debezium", "--columns", "id INT, state STRING", "--key", "id")
+    (retail.folder / "a.json").write_text(f"{event(1, 'new')}\n{event(2, 'open')}\n")
+    (retail.folder / "b.json").write_text(f"[{event(3, 'paid')}]")
+    assert retail.json("ingest", "orders", "a.json", "b.json") == {"table": "orders", "changed": 1}
+    monkeypatch.setattr("sys.stdin", io.StringIO(event(4, "sent")))
+    code, out, _ = retail.run("ingest", "orders")
+    assert (code, out) == (0, "1 changed row.\n")
+    assert retail.json("sql", "SELECT state FROM orders")["rows"] == [{"state": "sent"}]
+    (retail.folder / "c.json").write_text(f"{event(5, 'x')}\n{{")
+    assert "Line 2 of c.json for orders is not JSON" in " ".join(retail.fails("ingest", "orders", "c.json").split())
+
+
+def test_events_of_a_file_that_is_not_there_or_a_table_that_takes_none(project: Project) -> None:
+    assert "nowhere.json cannot be read" in project.fails("ingest", "orders", "nowhere.json")
+    (project.folder / "a.json").write_text("{}")
+    assert "There is no" in " ".join(project.fails("ingest", "orders", "a.json").split())
+    write_deltalake(project.folder / "plain", pa.table({"a": [1]}))
+    project.json("track", "plain", "plain", "--log", "files")
+    assert "Events are taken in for a table that is tracked with" in " ".join(
+        project.fails("ingest", "plain", "a.json").split()
+    )
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -66,7 +68,7 @@ def track(
             raise typer.BadParameter("--all takes a folder or schema, and nothing of one table but --log.")
         _track_all(every, log or PLAIN, as_json)
         return
-    if name is None or location is None:
+    if name is None or (location is None and columns is None):  # events may be handed over with ingest
         raise typer.BadParameter("Name a table and its path, or use --all with a folder or a schema.")
     keys = [part.strip() for given in key or [] for part in given.split(",") if part.strip()]
     refers = _references(references or []) or None
@@ -118,6 +120,26 @@ def sync(as_json: Json = False) -> None:
     with opened("Reading the logs") as warehouse:
         found = warehouse.sync()
     terminal.answer({"commits": found}, as_json, lambda: terminal.say(f"{terminal.plural(found, 'new commit')}."))
+
+
+@app.command()
+def ingest(
+    table: Annotated[str, typer.Argument(help="A table that is tracked with --log debezium.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files of events; standard input by default.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take in Debezium's events, one per line or an array of them, in one delivery."""
+    from deferred.log.debezium import lines
+
+    texts = [(str(file), terminal.read_file(file)) for file in files or []] or [("standard input", sys.stdin.read())]
+    events = [event for name, text in texts for event in lines(text, name)]
+    with opened(f"Taking in the events of {table}") as warehouse:
+        changed = warehouse.ingest(table, events)
+    said = f"{terminal.plural(changed, 'changed row')}."
+    terminal.answer({"table": table, "changed": changed}, as_json, lambda: terminal.say(said))
 
 
 @app.command()

@@ -205,7 +205,13 @@ def _has(row: Mapping[str, Any], names: Sequence[str]) -> bool:
 
 
 def _payload(event: Any) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
-    """An event's payload, None for a tombstone, and the schemas of the fields of its rows, where it has them."""
+    """An event's payload, None for a tombstone, and the schemas of the fields of its rows, where it has them.
+
+    A row of Spark is an event by its columns, or has one in its column `value`, as a row of a Kafka topic.
+    """
+    if hasattr(event, "asDict"):
+        event = event.asDict(recursive=True)
+        event = event["value"] if "value" in event and "op" not in event else event
     if isinstance(event, (bytes, bytearray)):
         event = bytes(event).decode("utf-8", errors="replace")
     if isinstance(event, str):
@@ -344,11 +350,17 @@ def _typed(value: Any, type_: str, schema: Mapping[str, Any]) -> Any:
     if type_.startswith("decimal"):
         return _decimal(value, type_, schema)
     if type_ == "date":
+        if isinstance(value, date) and not isinstance(value, datetime):
+            return value
         return date.fromisoformat(value) if isinstance(value, str) else date(1970, 1, 1) + timedelta(days=int(value))
+    if type_ == "timestamp_ntz" and isinstance(value, datetime) and value.tzinfo is None:
+        return value
     if type_.startswith("timestamp"):
         moment = _timestamp(value, schema)
         return moment.replace(tzinfo=None) if type_ == "timestamp_ntz" else moment
     if type_ == "binary":
+        if isinstance(value, (bytes, bytearray)):
+            return bytes(value)
         return base64.b64decode(value, validate=True)
     if not isinstance(value, str):
         raise _Unfit("Declare the type that the source sends.")
@@ -373,6 +385,10 @@ def _decimal(value: Any, type_: str, schema: Mapping[str, Any]) -> Decimal:
 
 
 def _timestamp(value: Any, schema: Mapping[str, Any]) -> datetime:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise _Unfit("Its time zone is not known: send it as a text, or with its zone.")
+        return value
     if isinstance(value, str):
         moment = datetime.fromisoformat(value)
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

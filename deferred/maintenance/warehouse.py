@@ -203,7 +203,7 @@ class Warehouse:
         return following.append_changes(self._context, table_name, deletions, insertions)
 
     def ingest(self, table_name: str, events: Any) -> int:
-        """Take in Debezium's events, as JSON texts or objects, for a table that is tracked with log='debezium'.
+        """Take in Debezium's events, as JSON texts, objects or rows, for a table that is tracked with log='debezium'.
 
         Returns how many rows they changed: events that were taken in before change none.
         """

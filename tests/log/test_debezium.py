@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from deferred.errors import InvalidInputError
 from deferred.log.debezium import UNAVAILABLE, Statements, check_columns, lines, position, statements
@@ -135,6 +136,22 @@ def test_values_in_the_types_of_their_columns() -> None:
         *(datetime(2026, 1, 2, 3, 4, 5, 6, UTC), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
         *(datetime(1970, 1, 1, 0, 0, 1, 1), b"\x00\xff"),
     )
+
+
+def test_rows_of_spark() -> None:
+    """An event as a row with its columns, and the text of one in a row of a Kafka topic."""
+    image = Row(id=1, name="a")
+    as_columns = Row(before=None, after=image, op="c", source=Row(lsn=7, file=None, pos=None))
+    of_a_topic = Row(key=b"{}", value=json.dumps(event("c", 8, after=row(2, "b"))).encode(), partition=0)
+    tombstone = Row(key=b"{}", value=None, partition=0)
+    assert rows(read(as_columns, of_a_topic, tombstone)) == {(1,): (1, "a"), (2,): (2, "b")}
+    columns = (("id", "int"), ("d", "date"), ("t", "timestamp"), ("n", "timestamp_ntz"), ("x", "binary"))
+    moment = datetime(2026, 1, 2, 3, tzinfo=UTC)
+    values = Row(id=1, d=date(2026, 1, 2), t=moment, n=moment.replace(tzinfo=None), x=bytearray(b"x"))
+    (statement,) = read(Row(op="c", after=values, source=Row(lsn=7)), columns=columns).by_key.values()
+    assert statement.row == (1, date(2026, 1, 2), moment, moment.replace(tzinfo=None), b"x")
+    with pytest.raises(InvalidInputError, match="Its time zone is not known"):
+        read(Row(op="c", after=Row(id=1, t=datetime(2026, 1, 2)), source=Row(lsn=7)), columns=(columns[0], columns[2]))
 
 
 MALFORMED = [

@@ -96,9 +96,12 @@ class Debezium(ChangeFeed):
     def ingest(self, events: Any) -> int:
         if isinstance(events, (str, bytes, Mapping)) or not isinstance(events, Iterable):
             raise InvalidInputError(
-                f"Events for {self.record.name} must be a list of JSON texts or objects, not {type(events).__name__}."
+                f"Events for {self.record.name} must be a list of JSON texts, objects or rows, not "
+                f"{type(events).__name__}."
             )
-        return self._apply((f"Event {number}", event) for number, event in enumerate(events, start=1))
+        numbered = enumerate(events, start=1)
+        # A pair says what messages call the event; a row of Spark is a tuple, too, but of a type of its own.
+        return self._apply(event if type(event) is tuple else (f"Event {n}", event) for n, event in numbered)
 
     def _apply(self, events: Iterable[tuple[str, Any]]) -> int:
         """Apply the events that are newer than what is known of their keys, in one commit; returns how many keys."""
