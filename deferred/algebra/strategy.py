@@ -152,8 +152,8 @@ class Keeping(Stateful):
     support: str
     """The name of the support table."""
 
-    holds_all: ClassVar[bool] = True
-    """Whether it holds what all rows of its input make of it, so that every row matters to it."""
+    is_exact: ClassVar[bool] = True
+    """Whether the support table always holds what `contents` gives; if not, it may hold more."""
 
     @abstractmethod
     def contents(self, node: Any) -> Plan:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -36,6 +37,8 @@ BYTES = 16 * 2**20
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
 """Literals that Spark compares exactly with whole numbers, and with decimals of up to 28 digits."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 CHANGE_TYPE = "_change_type"
 SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
@@ -132,43 +135,83 @@ def _concatenated(parts: Sequence[pa.Table], types: Mapping[str, Any]) -> pa.Tab
 def meeting(rows: pa.Table, condition: exp.Expr | None) -> pa.Table | None:
     """The rows for which a condition is true; None where only Spark knows.
 
-    Known here are conjunctions of comparisons of whole and decimal numbers with literals, and of IS [NOT] NULL.
+    Known here are comparisons of whole numbers, decimals, texts and dates with literals, IS [NOT] NULL, and what AND,
+    OR and NOT make of them.
 
     >>> import pyarrow as pa
     >>> from sqlglot import parse_one
     >>> meeting(pa.table({"a": [1, None, 3]}), parse_one("NOT a IS NULL AND a > 1.5")).column("a").to_pylist()
     [3]
+    >>> meeting(pa.table({"a": [1, -2], "s": ["x", "y"]}), parse_one("a < -1 OR s IN ('x')")).num_rows
+    2
     >>> meeting(pa.table({"a": [1]}), parse_one("f(a) > 1")) is None
     True
     """
     import pyarrow as pa
 
     for part in conjuncts(condition):
-        kept = _holds(rows, part)
-        if kept is None:
+        try:
+            truth = _truth(rows, part)
+        except (ValueError, OverflowError):  # a date that Python does not know, a text that is not UTF-8
             return None
-        rows = rows.filter(pa.array(kept, pa.bool_()))
+        if truth is None:
+            return None
+        rows = rows.filter(pa.array([each is True for each in truth], pa.bool_()))
     return rows
 
 
-def _holds(rows: pa.Table, condition: exp.Expr) -> list[bool] | None:
-    """For which rows a simple condition is true; None for any other one."""
-    import pyarrow as pa
+Truth = list[bool | None]
+"""Of each row whether a condition is true or false; None where it is NULL."""
 
+
+def _truth(rows: pa.Table, condition: exp.Expr) -> Truth | None:
+    """Whether a simple condition is true of each row; None for any other condition."""
     condition = condition.unnest()
+    if isinstance(condition, (exp.And, exp.Or)):
+        sides = [_truth(rows, side) for side in (condition.this, condition.expression)]
+        known = [side for side in sides if side is not None]
+        decisive = isinstance(condition, exp.Or)  # one side that is so decides
+        return [_both(each, decisive) for each in zip(*known, strict=True)] if len(known) == 2 else None
     if isinstance(condition, exp.Not):
-        of = condition.this.unnest()
-        holds = _holds(rows, of) if isinstance(of, exp.Is) else None
-        return None if holds is None else [not each for each in holds]
+        inner = _truth(rows, condition.this)
+        return None if inner is None else [None if each is None else not each for each in inner]
     if isinstance(condition, exp.Is) and isinstance(condition.expression, exp.Null) and is_column(condition.this):
         return [bool(each) for each in rows.column(condition.this.name).is_null().to_pylist()]
+    if isinstance(condition, exp.In) and condition.expressions and is_column(condition.this):
+        type_ = rows.schema.field(condition.this.name).type
+        items = [_constant(item, type_) for item in condition.expressions]
+        if None in items:
+            return None
+        return [None if each is None else each in items for each in rows.column(condition.this.name).to_pylist()]
     compare = COMPARISONS.get(type(condition))
-    if compare is None or not is_column(condition.this) or not isinstance(condition.expression, exp.Literal):
+    if compare is None or not is_column(condition.this):
         return None
-    type_, literal = rows.schema.field(condition.this.name).type, condition.expression
-    if literal.is_string or not _NUMBER.fullmatch(literal.this):
+    value = _constant(condition.expression, rows.schema.field(condition.this.name).type)
+    if value is None:
         return None
+    return [None if each is None else compare(each, value) for each in rows.column(condition.this.name).to_pylist()]
+
+
+def _both(sides: Sequence[bool | None], decisive: bool) -> bool | None:
+    """AND or OR of two truth values, of which one that is `decisive` decides."""
+    if decisive in sides:
+        return decisive
+    return None if None in sides else not decisive
+
+
+def _constant(e: exp.Expr, type_: pa.DataType) -> Any:
+    """The value of a literal that Spark compares with values of a type as Python does; None for any other one."""
+    import pyarrow as pa
+
+    e = e.unnest()
+    if pa.types.is_date32(type_):
+        is_day = isinstance(e, exp.Cast) and e.to.this == exp.DataType.Type.DATE and e.this.is_string
+        return date.fromisoformat(e.this.this) if is_day and _DAY.fullmatch(e.this.this) else None
+    if pa.types.is_string(type_):
+        return e.this if isinstance(e, exp.Literal) and e.is_string else None
     if not (pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.precision <= 28)):
         return None
-    value = Decimal(literal.this)
-    return [each is not None and compare(each, value) for each in rows.column(condition.this.name).to_pylist()]
+    sign, e = (-1, e.this) if isinstance(e, exp.Neg) else (1, e)
+    if not isinstance(e, exp.Literal) or e.is_string or not _NUMBER.fullmatch(e.this):
+        return None
+    return sign * Decimal(e.this)

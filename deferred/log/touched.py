@@ -100,6 +100,10 @@ class Commits:
             *(Touched(self._added[path]) for path in new),
         ]
 
+    def of_files(self, files: Iterable[Mapping[str, Any]]) -> list[Touched]:
+        """The rows of some files that delta-rs lists, in groups."""
+        return [Touched(self._known_before(file)) for file in files]
+
     def _before(self, path: str, action: Action) -> Mapping[str, Known]:
         """What is known of a file that was removed. Its bounds are where it was added: here, or earlier."""
         if path not in self._added:

@@ -78,12 +78,13 @@ def irrelevant_to(context: Context, table: TableRecord, after: int, upto: int) -
     Views of an earlier version are left out: binding them may ask Spark for types.
     """
     found: dict[int, list[str]] = {}
+    versions = [entry.version for entry in context.metadata.ledger.between(table.id, after, upto)]
     for view in context.metadata.views.dependents(table.id):
         if view.definition.settings is None:
             continue
         asked = definitions.load(context, view).relevance.get(table.name)
         judged = [] if asked is None else _judged(source_of(context, table), asked, after, upto)
-        for version, matters in enumerate(judged, start=after + 1):
+        for version, matters in zip(versions, judged, strict=False):
             if not matters:
                 found.setdefault(version, []).append(view.name)
     return found

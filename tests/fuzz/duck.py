@@ -294,7 +294,7 @@ class Database(ReadableLeaves):
         self._recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(self.renderer.render(plan))
-            remembers = not kept_nodes(bound.plan)[name][1].holds_all
+            remembers = not kept_nodes(bound.plan)[name][1].is_exact
             if fresh - kept if remembers else kept != fresh:
                 found[name] = (kept, fresh)
         return found

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlglot import parse_one
 
 from deferred.algebra.bags import COUNT
 from deferred.log import small_changes as module
 from deferred.log.delta_log import FEED, DeltaLog
-from deferred.log.small_changes import small_changes
+from deferred.log.small_changes import meeting, small_changes
 from deferred.spark.local_bags import netted
 
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
@@ -162,3 +167,62 @@ def test_a_file_that_is_gone_is_left_to_spark(tmp_path: Path) -> None:
     for file in path.glob("*.parquet"):
         file.unlink()
     assert read(path, 0, 1) is None
+
+
+PARTS = (
+    "a > -2",
+    "a <> 3",
+    "a IN (-1, 3)",
+    "p >= 1.50",
+    "p < -0.25",
+    "s = 'x'",
+    "s > 'é'",
+    "s IN ('', 'x y')",
+    "d >= CAST('2024-02-29' AS DATE)",
+    "d IS NULL",
+    "NOT (a IS NULL)",
+)
+ROWS = pa.table(
+    {
+        "a": pa.array([None, -2, -1, 3, 3, 7], pa.int32()),
+        "p": pa.array([None, *map(Decimal, ("-0.26", "1.50", "1.49", "0.00", "9.99"))], pa.decimal128(6, 2)),
+        "s": pa.array([None, "", "x", "é", "ê", "x y"]),
+        "d": pa.array([None, *(date(2024, 2, day) for day in (1, 28, 29, 29, 2))], pa.date32()),
+        "n": pa.array(range(6)),
+    }
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_conditions_mean_what_they_mean_in_sql(seed: int) -> None:
+    """AND, OR and NOT of comparisons, over rows with NULLs, as DuckDB understands them."""
+    random = Random(seed)
+
+    def drawn(depth: int) -> str:
+        if depth == 0 or random.random() < 0.2:
+            return random.choice(PARTS)
+        if random.random() < 0.25:
+            return f"NOT ({drawn(depth - 1)})"
+        return f"({drawn(depth - 1)} {random.choice(('AND', 'OR'))} {drawn(depth - 1)})"
+
+    condition = drawn(3)
+    found = meeting(ROWS, parse_one(condition, dialect="spark"))
+    assert found is not None, condition
+    wanted = duckdb.from_arrow(ROWS).filter(condition).order("n").project("n").fetchall()
+    assert [(n,) for n in found.column("n").to_pylist()] == wanted, condition
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *("a = 'x'", "s = 1", "d = '2024-01-01'", "a = p", "a IN (1, NULL)", "s LIKE 'x%'", "upper(s) = 'X'"),
+        *("a > 12345678901", "d = CAST('2024-1-1' AS DATE)", "a > 1 OR f(a)", "a <=> 1", "a IN (SELECT 1)"),
+    ],
+)
+def test_conditions_that_only_spark_knows(condition: str) -> None:
+    assert meeting(ROWS, parse_one(condition, dialect="spark")) is None
+
+
+def test_a_text_that_is_not_utf8_is_left_to_spark() -> None:
+    broken = pa.table({"s": pa.array([b"\xff"], pa.binary()).view(pa.string())})
+    assert meeting(broken, parse_one("s > 'a'")) is None

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from deferred.algebra.bags import COUNT, bigint
 from deferred.algebra.guards import rows_of_table, scan_below, traced
-from deferred.algebra.nodes import AtHand, Barrier
+from deferred.algebra.nodes import Barrier, QueryLeaf
 from deferred.algebra.operators.filter import Filter
 from deferred.algebra.operators.outer_join import ANTI, OuterJoin
 from deferred.algebra.operators.project import Project, pick, signed
@@ -48,14 +48,14 @@ class UnmetKeys(Keeping):
     """
 
     name: ClassVar[str] = "references not found"
-    holds_all: ClassVar[bool] = False
+    is_exact: ClassVar[bool] = False
     support: str
 
     def contents(self, node: Unmet) -> Plan:
-        return Net(signed(node.child))
+        return Net(signed(node.missing))
 
     def carried_over(self, node: Unmet, old: Plan, kept: Keeping, sharing: Sharing) -> Plan | None:
-        return sharing.taken_whole(old, node, old.stored) if isinstance(old, Unmet) else None
+        return None
 
     def past(self, node: Unmet, keys: Keys | None) -> Plan:
         return pick(looked_up(node.stored, keys), node.columns)
@@ -68,13 +68,25 @@ class UnmetKeys(Keeping):
 
 
 @dataclass(frozen=True, eq=False)
-class Unmet(AtHand):
-    """The foreign keys along one link of a join that refer into nothing, and those that may."""
+class Unmet(QueryLeaf):
+    """The foreign keys along one link of a join that refer into nothing, and those that may.
 
+    `missing` are the former by the base tables. It is no input: no change of it is computed.
+    """
+
+    missing: Plan
     kept: UnmetKeys
     link: Link
 
     called = "references into nothing"
+    row_by_row = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.missing.columns
+
+    def pruned(self, children: Sequence[Plan], needed: frozenset[str]) -> Plan:
+        return self
 
     def delta(self, d: Differentiator) -> Plan | None:
         """None: no rule reads how it changes."""
@@ -136,9 +148,23 @@ class Unmet(AtHand):
     def unnested(self, u: Unnesting) -> tuple[Plan, Bindings]:
         raise u.unsupported("references into nothing")
 
-    def demanded(self, asked: Demands, c: Conditions) -> Sequence[Demands]:
-        """No row matters for its sake: one that can never enter the view may refer to what it likes."""
-        return [()]
+    def known(self, c: Conditions) -> Conjunction:
+        return ()
+
+    def figure2(self, f: Figure2) -> Pair:
+        return f.constant(self)
+
+    def labelled(self, labels: Labels) -> Mapping[str, str]:
+        return {}
+
+    def notation(self, labels: Labels) -> str:
+        return self.kept.support
+
+    def evaluate(self, e: Evaluation) -> Bag:
+        return e(self.missing)
+
+    def sql(self, w: Writer) -> exp.Query:
+        return w.query(self.missing)
 
     @property
     def stored(self) -> Stored:
@@ -167,10 +193,10 @@ class Watched(Barrier):
         return (self.child, *self.unmet)
 
     def with_children(self, children: Sequence[Plan]) -> Plan:
-        """The same over other children; where a state is read, what is remembered is of no use."""
-        child, *unmet = children
-        assert isinstance(child, PromisedJoin)
-        return Watched(child, tuple(each for each in unmet if isinstance(each, Unmet)))
+        """The same over other children; over rows that are no such join any more, nothing is remembered."""
+        child, *others = children
+        unmet = tuple(each for each in others if isinstance(each, Unmet))
+        return Watched(child, unmet) if isinstance(child, PromisedJoin) else child
 
     @property
     def expressions(self) -> tuple[Scalar, ...]:

@@ -76,7 +76,7 @@ class Conditions:
 
     def below(self, node: Plan, asked: Demands) -> Sequence[Demands]:
         """The demands on the rows of each input of a node, from those on its own."""
-        if isinstance(node.strategy, Keeping) and node.strategy.holds_all:
+        if isinstance(node.strategy, Keeping):
             # A support table holds what all rows of its input make of it, whatever becomes of them above.
             return [self.ANY for _ in node.children]
         return node.demanded(asked, self)

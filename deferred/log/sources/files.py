@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
 from deferred.algebra.bags import signed, union_all
+from deferred.algebra.types import as_read
 from deferred.errors import InvalidInputError
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
@@ -19,6 +20,9 @@ from deferred.log.sources.source import Source
 from deferred.log.storage import Storage
 from deferred.metadata import LedgerEntry
 from deferred.sql.dialect import delta_table
+
+if TYPE_CHECKING:
+    from deferred.log.touched import Touched
 
 
 class Files(Source):
@@ -49,6 +53,12 @@ class Files(Source):
 
     def changed_files(self, after: int, upto: int) -> list[FileRange] | None:
         return file_ranges(self.log, after, upto)
+
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        from deferred.log.touched import Commits  # it decides with a solver, which most commands do without
+
+        commits = Commits(self.log, after, {name: as_read(type_) for name, type_ in self.columns})
+        return map(commits.touched, range(after + 1, upto + 1))
 
     def _file_changes(self, after: int, upto: int) -> FileChanges | None:
         commits = self.log.all_actions(after, upto)

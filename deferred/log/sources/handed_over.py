@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp
 
 from deferred.algebra.bags import BATCH, COUNT, alias, bigint, column, net, select, signed, union_all
+from deferred.algebra.types import as_read
 from deferred.errors import InvalidInputError, LogLostError
 from deferred.log.context import Context
 from deferred.log.delta_log import TICK, Commit, DeltaLog, last_mark
@@ -19,6 +21,9 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.rows import frame, staged
 from deferred.sql.dialect import delta_table, parquet_files, text
+
+if TYPE_CHECKING:
+    from deferred.log.touched import Touched
 
 
 class HandedOver(Source):
@@ -44,8 +49,30 @@ class HandedOver(Source):
         rows = select([*map(column, names), column(COUNT)], self._log_table)
         return rows.where(column(BATCH).isin(*batches) if batches else exp.false())
 
-    def changed_rows(self, after: int, upto: int) -> int | None:
-        return None
+    def rows_by_version(self, after: int, upto: int) -> dict[int, int | None]:
+        entries = self.context.metadata.ledger.between(self.record.id, after, upto)
+        counts = {batch: [file["num_records"] for file in listed] for batch, listed in self._files_by_batch.items()}
+        known = {batch: None if None in rows else sum(rows) for batch, rows in counts.items()}
+        return {entry.version: known.get(entry.batch) for entry in entries}
+
+    def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
+        """Of each batch all files: a row in them is one that was deleted or inserted."""
+        from deferred.log.touched import Commits  # it decides with a solver, which most commands do without
+
+        log, files = DeltaLog(str(self.record.location)), self._files_by_batch
+        commits = Commits(log, log.version, {name: as_read(type_) for name, type_ in self.record.columns})
+        for entry in self.context.metadata.ledger.between(self.record.id, after, upto):
+            listed = files.get(entry.batch)
+            yield None if listed is None else commits.of_files(listed)  # one without rows, or one that is gone
+
+    @cached_property
+    def _files_by_batch(self) -> dict[int | None, list[dict[str, Any]]]:
+        """The files of the log table by the batch that they hold; none where delta-rs cannot tell."""
+        log = DeltaLog(str(self.record.log_location))
+        found: dict[int | None, list[dict[str, Any]]] = {}
+        for file in log.files_at(log.version):
+            found.setdefault(file[f"partition.{BATCH}"], []).append(file)
+        return found
 
     @property
     def _log_table(self) -> exp.Table:

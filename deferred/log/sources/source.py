@@ -182,9 +182,13 @@ class Source(ABC):
         """The same as at most so many rows at the driver, read without Spark; None where Spark must read them."""
         return None
 
+    def rows_by_version(self, after: int, upto: int) -> dict[int, int | None]:
+        """About how many rows each commit has changed, None where that is not known without reading them."""
+        return {commit.version: commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto}
+
     def changed_rows(self, after: int, upto: int) -> int | None:
         """About how many rows were changed, None where that is not known without reading them."""
-        rows = [commit.changed_rows for commit in self.log.commits(after) if commit.version <= upto]
+        rows = self.rows_by_version(after, upto).values()
         return None if None in rows else sum(filter(None, rows))
 
     def changed_files(self, after: int, upto: int) -> list[FileRange] | None:
@@ -192,7 +196,10 @@ class Source(ABC):
         return None
 
     def touched(self, after: int, upto: int) -> Iterator[list[Touched] | None]:
-        """What is known, without reading them, of the rows that each commit changed; None where nothing is."""
+        """What is known, without reading them, of the rows that each commit changed; None where nothing is.
+
+        Commits are the entries of the ledger, in their order.
+        """
         yield None
 
     def net_changes(self, after: int, upto: int, columns: Columns, where: exp.Expr | None = None) -> exp.Select:

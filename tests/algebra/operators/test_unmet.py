@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from deferred.algebra.delta import differentiate
+from deferred.algebra.equations.of_view import equations
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators.unmet import Unmet, Watched
+from deferred.algebra.outline import outline
 from deferred.algebra.program import DANGLING
 from deferred.algebra.strategy import kept_nodes
+from deferred.sql.render import ReadableLeaves, Renderer
 from tests.algebra.operators.promised import SCHEMAS, follows, maintained, node_of
 from tests.fuzz.duck import Database
 
@@ -61,7 +65,16 @@ def test_how_it_is_shown() -> None:
     with maintained(VIEW) as (_, bound):
         unmet, labels = node_of(bound.plan, Unmet), Labels(bound.plan)
         ((name, (node, strategy)),) = ((n, k) for n, k in kept_nodes(bound.plan).items() if k[0] is unmet)
-        assert (strategy.support, strategy.name, strategy.holds_all) == (name, "references not found", False)
+        assert (strategy.support, strategy.name, strategy.is_exact) == (name, "references not found", False)
         assert "a row with such a key would come too late" in node.reads(labels)
         watched = node_of(bound.plan, Watched)
         assert watched.notation(labels) == labels.text(watched.children[0])
+
+
+def test_equations_and_sql_can_be_shown() -> None:
+    """Of the view alone: what is remembered of its references is in no equation, and in a line of the outline."""
+    with maintained(VIEW) as (_, bound):
+        assert "Δ" in " ".join(equations(bound.plan)) or "▲" in " ".join(equations(bound.plan))
+        assert any("a row with such a key would come too late" in line for line in outline(bound.plan))
+        program = differentiate(bound.plan, bound.tables, bound.types)
+        assert "support1" in (Renderer(ReadableLeaves()).statement(program) or "")
