@@ -195,6 +195,16 @@ def test_without_a_log_it_is_said_which_one_would_suit(project: Project) -> None
     assert (answer["log"], answer["suits"], answer["reason"]) == ("feed", "feed", "its change data feed is on")
 
 
+def test_the_commits_of_a_table_with_their_rows(project: Project) -> None:
+    for values in ([1], [2, 3]):
+        write_deltalake(project.folder / "plain", pa.table({"a": values}), mode="append")
+        if values == [1]:
+            project.json("track", "plain", "plain", "--log", "files")
+    found = project.json("log", "plain", "--counts")
+    assert ([commit["version"] for commit in found["commits"]], found["rows"]) == ([1], {"1": 2})
+    assert "rows" in project.run("log", "plain", "--counts")[1]
+
+
 def test_references_that_nothing_relies_on_are_said(project: Project) -> None:
     for name in ("orders", "address", "item"):
         write_deltalake(project.folder / name, pa.table({"id": [1], "ship": [1], "bill": [1], "item": [1]}))

@@ -173,17 +173,19 @@ def log(
         with opened() as warehouse:
             commits = warehouse.commits(table, since, until)
             irrelevant = warehouse.irrelevant_commits(table, since, until)
+            rows = warehouse.changed_rows(table, since, until)
         terminal.answer(
-            {"table": table, "commits": commits, "irrelevant": irrelevant},
+            {"table": table, "commits": commits, "rows": rows, "irrelevant": irrelevant},
             as_json,
             lambda: terminal.table(
                 f"Commits of {table}",
-                ("version", "time", "operation", "transaction", "does not matter to"),
+                ("version", "time", "operation", "rows", "transaction", "does not matter to"),
                 [
                     (
                         c.version,
                         terminal.moment(c.timestamp),
                         c.operation,
+                        rows.get(c.version),
                         c.transaction_id,
                         ", ".join(irrelevant.get(c.version, [])),
                     )
@@ -193,9 +195,9 @@ def log(
         )
         return
     with opened(f"Reading the log of {table}") as warehouse:
-        rows = terminal.Rows.of(warehouse.log(table, since, until), limit)
+        net = terminal.Rows.of(warehouse.log(table, since, until), limit)
     terminal.answer(
-        {"table": table, **rows.document()}, as_json, lambda: rows.signed("▼", "▲").show(f"Net log of {table}")
+        {"table": table, **net.document()}, as_json, lambda: net.signed("▼", "▲").show(f"Net log of {table}")
     )
 
 

@@ -17,7 +17,7 @@ from deferred.maintenance.advice import Subject, advice
 from deferred.maintenance.base_logs import unread
 from deferred.maintenance.otherwise import Other, otherwise
 from deferred.maintenance.scenarios import scenario_of
-from deferred.maintenance.strategies import choose, estimates, situation
+from deferred.maintenance.strategies import FROM_VIEW, INCREMENTAL, answerable, choose, estimates, situation
 from deferred.metadata import OperationRecord, TableRecord, ViewRecord
 from deferred.sql.dialect import text
 
@@ -48,6 +48,10 @@ class Explanation:
     """What another value of `maintain` would keep and read."""
     cheaper: tuple[str, ...] = ()
     """What would make it cheaper."""
+    itself: tuple[str, ...] = ()
+    """What is read where the view answers a change from its own rows."""
+    itself_sql: str | None = None
+    """The SQL of that, when all these tables have changed."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,6 +67,7 @@ class Explanation:
             *(f"  {line}" for line in self.equations),
             "SQL that a propagate runs when all its tables have changed:",
             self.sql,
+            *(["SQL that a propagate runs when the view answers itself:", self.itself_sql] if self.itself_sql else []),
         ]
         return "\n".join(parts)
 
@@ -74,6 +79,8 @@ class Explanation:
             *(f"  {name}: {_written(cost)}" for name, cost in self.estimates.items()),
             "What each part reads when something has changed:",
             *(f"  {line}" for line in self.plan),
+            *(["Where the view answers a change from its own rows, no base table is read:"] if self.itself else []),
+            *(f"  {line}" for line in self.itself),
             "What it costs now:",
             *(f"  {line}" for line in self.costs),
             *(["With another maintain:"] if self.otherwise else []),
@@ -97,6 +104,7 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
     others = otherwise(context, view, definition)
     compared = _compared(context, view, definition, others)
     key = view.definition.key
+    itself = FROM_VIEW if choice.strategy is INCREMENTAL and answerable(definition) else None
     return Explanation(
         view=view.name,
         scenario=scenario.name,
@@ -115,6 +123,8 @@ def explain(context: Context, view: ViewRecord) -> Explanation:
         costs=tuple(_costs(context, view, definition)),
         otherwise=tuple(line for other in others for line in other.lines),
         cheaper=_cheaper(context, view, definition),
+        itself=() if itself is None else itself.reads(definition),
+        itself_sql=None if itself is None else itself.sql(definition),
     )
 
 

@@ -114,6 +114,12 @@ def commits(context: Context, name: str, since: Any, until: Any) -> list[LedgerE
     return context.metadata.ledger.between(record.id, after, upto)
 
 
+def changed_rows(context: Context, name: str, since: Any, until: Any) -> dict[int, int | None]:
+    """Returns about how many rows each commit of a table has changed, None where its log does not say."""
+    record, after, upto = version_range(context, name, since, until)
+    return source_of(context, record).rows_by_version(after, upto)
+
+
 def irrelevant_commits(context: Context, name: str, since: Any, until: Any) -> dict[int, list[str]]:
     """Returns the versions of a table that do not matter to some views, and these. Starts no Spark."""
     record, after, upto = version_range(context, name, since, until)

@@ -288,6 +288,14 @@ class FromView(Incremental):
     def cost(self, now: Situation) -> Cost:
         return costs.looking(now, self.name)
 
+    def reads(self, definition: Definition) -> tuple[str, ...]:
+        return tuple(_answered(definition))
+
+    def sql(self, definition: Definition) -> str:
+        program = _autonomous(definition).program(answerable(definition))
+        assert program is not None, "the view shows the keys of these tables"
+        return Renderer(ReadableLeaves()).statement(program) or "(the view reads no table: nothing can change)"
+
     def applies(self, job: Job) -> bool:
         """Whether the logs, if their rows are at the driver, contain nothing that looks like an insertion."""
         return set(job.logs.changed) <= set(answerable(job.definition)) and all(
@@ -328,6 +336,16 @@ def insertable(definition: Definition) -> dict[str, tuple[str, ...]]:
     if definition.bound is None or definition.declared is not None:
         return {}
     return _autonomous(definition).insertable
+
+
+def _answered(definition: Definition) -> Iterator[str]:
+    """What is read where the view answers a change itself, in sentences."""
+    for name in answerable(definition):
+        key = ", ".join(definition.tables[name].key)
+        yield f"{name}: of deleted and modified rows, the rows of the view with the same {key}"
+    for name, names in insertable(definition).items():
+        same = ", ".join(names)
+        yield f"{name}: of new rows, if no other table has changed, the rows of the view with the same {same}"
 
 
 def _only_takes_away(rows: pa.Table | None, key: Sequence[str]) -> bool:

@@ -233,6 +233,10 @@ class Warehouse:
         """Returns the commits of a table, oldest first. Starts no Spark."""
         return Listing(maintenance.reading.commits(self._context, table_name, since, until))
 
+    def changed_rows(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, int | None]:
+        """Returns about how many rows each version of a table has changed. Starts no Spark."""
+        return maintenance.reading.changed_rows(self._context, table_name, since, until)
+
     def irrelevant_commits(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, list[str]]:
         """Returns the versions of a table that do not matter to views that read it, with these. Starts no Spark."""
         return maintenance.reading.irrelevant_commits(self._context, table_name, since, until)

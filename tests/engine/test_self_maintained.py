@@ -243,6 +243,9 @@ def test_a_view_answers_deletions_and_modifications_itself(shop: Shop) -> None:
     assert "Deletions from line, item are answered from the view's own rows" in explained.reason
     assert "new rows of line, if that is cheaper, where a row with the same sale_id, item_id is" in explained.reason
     assert "maintain = 'self': a change reads no base table." in explained.otherwise
+    assert "line: of deleted and modified rows, the rows of the view with the same line_id" in explained.itself
+    assert "`view`" in (explained.itself_sql or "")
+    assert "line: of deleted and modified rows" in str(explained)
     shop.change("line", deleted="(102, 11, 8, 3)")
     shop.change("item", deleted="(7, 'duck', 'toy', 'x')", inserted="(7, 'goose', 'toy', 'x')")
     with out_of_reach(shop.folder):

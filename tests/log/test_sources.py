@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from deferred.algebra.bags import BATCH, COUNT
 from deferred.errors import InvalidInputError, LogLostError, SparkFailure, StorageError
 from deferred.log import ledger, tracking
 from deferred.log.context import Context
@@ -171,6 +172,32 @@ def test_changes_that_were_handed_over_are_found_by_their_batches(context: Conte
         "SELECT `a`, `_deferred_n` FROM delta.`/l` AS q WHERE `_deferred_batch` IN (1, 2)"
     )
     assert text(source.changes(7, 9, ["a"])).endswith("WHERE FALSE")
+
+
+def test_what_is_known_of_changed_rows_without_reading_them(context: Context, tmp_path: Path) -> None:
+    """By the statistics of the files of a commit, or of a batch that was handed over; of batches without rows nothing."""
+    location = write(tmp_path / "t", 1)
+    write(tmp_path / "t", 5, 7)
+    files = source_of(context, add(context, "files", location))
+    ((group,),) = filter(None, files.touched(0, 1))
+    assert (group.known["a"].lowest, group.known["a"].highest) == (5, 7)
+    assert files.rows_by_version(0, 1) == {1: 2}
+
+    log = tmp_path / "log"
+    for batch, values in ((1, [3]), (2, [40, 50])):
+        rows = {"a": pa.array(values, pa.int32()), COUNT: [1] * len(values), BATCH: [batch] * len(values)}
+        write_deltalake(log, pa.table(rows), mode="append", partition_by=[BATCH])
+    record = add(context, "log", location, columns=(("a", "int"),), log_location=str(log), first_version=0)
+    entries = [
+        LedgerEntry(record.id, version, utc_now(), None, None, batch) for version, batch in ((1, 1), (4, 2), (5, 3))
+    ]
+    context.metadata.ledger.append(entries)
+    handed = source_of(context, record)
+    found = list(handed.touched(1, 5))
+    assert [[g.known["a"].highest for g in groups or ()] for groups in found] == [[50], []]
+    assert found[1] is None
+    assert handed.rows_by_version(0, 5) == {1: 1, 4: 2, 5: None}
+    assert (handed.changed_rows(0, 4), handed.changed_rows(0, 5)) == (3, None)
 
 
 def test_who_may_write(context: Context) -> None:
