@@ -95,6 +95,7 @@ class Rederivation:
 
 
 EXPOSED, DUPLICATE, DANGLING, NEW = "exposed update", "duplicate key", "reference into nothing", "new rows"
+LATE = "later than what refers to it"
 """What a guard looks for."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from deferred.algebra.bags import call, column, select
-from deferred.algebra.program import DUPLICATE, NEW, Guard
+from deferred.algebra.program import DUPLICATE, LATE, NEW, Guard
 from deferred.algebra.selfmaintenance import Promises
 from deferred.errors import PromiseBrokenError
 from deferred.maintenance.definition import Definition
@@ -27,7 +27,9 @@ def broken(guard: Guard, view: str, rows: Sequence[tuple[Any, ...]]) -> str:
     what = (
         f"Table {guard.table} was tracked with the key ({columns}), but has several rows for {listed}."
         if guard.kind == DUPLICATE
-        else f"{guard.table}({columns}) was tracked as a reference to {guard.other}, which has no row for {listed}."
+        else f"{guard.table}({columns}) was tracked as a reference to {guard.other}, which "
+        f"{'had no row for' if guard.kind == LATE else 'has no row for'} {listed}"
+        f"{' when rows came that refer to it.' if guard.kind == LATE else '.'}"
     )
     return (
         f"{what} View {view} reads no base table and relies on it. Correct the rows and run rebuild({view!r}); if they "

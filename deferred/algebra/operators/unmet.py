@@ -24,7 +24,7 @@ from deferred.algebra.operators.referring import part
 from deferred.algebra.operators.signed import Net
 from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.plan import Conjunction, Demands, Keys, Origin, Plan, Writer
-from deferred.algebra.program import DANGLING, Guard, Upkeep
+from deferred.algebra.program import LATE, Guard, Upkeep
 from deferred.algebra.scalar import Scalar, all_true, column
 from deferred.algebra.strategy import LINEAR, Keeping, Strategy, SupportTables
 from deferred.algebra.support_tables import looked_up, moved, without_keys_of
@@ -114,7 +114,7 @@ class Unmet(QueryLeaf):
             scan = scan_below(mine)
             names = dict(zip(scan.ids, scan.names, strict=True))
             fks = tuple(names[traced(mine, fk)] for _, (fk, _) in self._pairs)
-            d.guards.append(Guard(DANGLING, scan.table, fks, late, scan_below(theirs).table))
+            d.guards.append(Guard(LATE, scan.table, fks, late, scan_below(theirs).table))
             were_there = d.shared(part(by_key, exp.LT))
             gone = pick(looked_up(self.stored, Keys.same(were_there, self.columns)), self.columns)
         if change is not None:

@@ -9,7 +9,7 @@ from deferred.algebra.equations.of_view import equations
 from deferred.algebra.notation import Labels
 from deferred.algebra.operators.unmet import Unmet, Watched
 from deferred.algebra.outline import outline
-from deferred.algebra.program import DANGLING
+from deferred.algebra.program import LATE
 from deferred.algebra.strategy import kept_nodes
 from deferred.sql.render import ReadableLeaves, Renderer
 from tests.algebra.operators.promised import SCHEMAS, follows, maintained, node_of
@@ -44,7 +44,7 @@ def test_a_key_is_remembered_until_a_log_shows_that_it_was_there() -> None:
             ({"line": {(10, 8, 1): 1}, "sale": {(8, 1, 6): 1}}, {3, 9}, []),
             ({"sale": {(3, 3, 6): -1, (3, 3, 7): 1}}, {9}, []),
             ({"sale": {(7, 1, 5): 1}}, {9}, []),
-            ({"sale": {(9, 1, 5): 1}}, {9}, [(DANGLING, "line", ("sale",), Counter({(9,): 1}), "sale")]),
+            ({"sale": {(9, 1, 5): 1}}, {9}, [(LATE, "line", ("sale",), Counter({(9,): 1}), "sale")]),
         ):
             db.show(bound)
             for name in SCHEMAS:

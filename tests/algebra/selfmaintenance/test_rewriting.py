@@ -9,7 +9,7 @@ import pytest
 
 from deferred.algebra.notation import notation
 from deferred.algebra.operators.promised_join import PromisedJoin
-from deferred.algebra.program import DANGLING, DUPLICATE, EXPOSED
+from deferred.algebra.program import DANGLING, DUPLICATE, EXPOSED, LATE
 from deferred.algebra.selfmaintenance import Promises, base_reads, described
 from deferred.algebra.selfmaintenance.graph import Edge, JoinGraph
 from deferred.algebra.selfmaintenance.promises import unused
@@ -243,7 +243,7 @@ def _stepped(db: Database, bound: Any, changes: dict[str, dict[Any, int]]) -> li
     return found
 
 
-LATE = (9, "kite", "toy", "s")
+KITE = (9, "kite", "toy", "s")
 A_LINE = (104, 10, 9, 5)
 
 
@@ -259,7 +259,7 @@ def test_a_row_that_comes_later_than_what_refers_to_it_is_noticed(db: Database, 
     db.keep(bound)
     assert _stepped(db, bound, {"line": {A_LINE: 1}}) == []
     assert _stepped(db, bound, {"line": {(105, 10, 8, 5): 1, (106, None, None, 5): 1}}) == []
-    assert _stepped(db, bound, {"item": {LATE: 1}}) == [(DANGLING, "line", [(9,)])]
+    assert _stepped(db, bound, {"item": {KITE: 1}}) == [(LATE, "line", [(9,)])]
 
 
 def test_rows_that_come_together_or_after_what_was_there_are_right(db: Database) -> None:
@@ -270,7 +270,7 @@ def test_rows_that_come_together_or_after_what_was_there_are_right(db: Database)
     db.keep(bound)
     pen, line = (8, "pen", "office", "s"), (105, 10, 8, 5)
     for changes in (
-        {"line": {A_LINE: 1}, "item": {LATE: 1}},
+        {"line": {A_LINE: 1}, "item": {KITE: 1}},
         {"line": {line: 1}},
         {"item": {pen: -1}, "line": {line: -1, (101, 10, 8, 5): -1}},
         {"item": {(8, "bear", "toy", "s"): 1}},
