@@ -22,6 +22,7 @@ from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
 from deferred.options import AUTO
 from deferred.sql import from_clause, generators, grouping, ordering, recursive, set_operations, subquery, windowing
+from deferred.sql.clock import refuse_moments_beside
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
 from deferred.sql.quantified import EVERY, JOINED, MEMBER, MEMBER_SELECTED, NOT_MEMBER_SELECTED, Quantified, quantified
@@ -470,6 +471,7 @@ class Binder:
 
         result = rewrite(node, replace_column)
         self.refuse_undeclared(result)
+        refuse_moments_beside(result, self.type_of)
         return result
 
     # ---- helpers

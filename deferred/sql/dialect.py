@@ -15,6 +15,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 from deferred.errors import InvalidSQLError, Place
 from deferred.sql.unsafe import refuse_outside
 
+TYPED = {
+    TokenType.DATE: exp.DType.DATE,
+    TokenType.TIME: exp.DType.TIME,
+    TokenType.TIMESTAMPTZ: exp.DType.TIMESTAMPTZ,  # the word TIMESTAMP
+    TokenType.TIMESTAMPLTZ: exp.DType.TIMESTAMPLTZ,
+    TokenType.TIMESTAMPNTZ: exp.DType.TIMESTAMPNTZ,
+}
+"""Words before a text that make it a literal of their type."""
+
+LOCAL = re.compile(r"\s*\d{4,6}(-\d{1,2}(-\d{1,2}([ T](\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d*)?)?)?)?)?)?)?\s*")
+"""A moment without a time zone."""
+
 
 class ViewSQL(Spark):
     """Spark SQL in which every ordinary function call stays a name with arguments.
@@ -36,12 +48,47 @@ class ViewSQL(Spark):
             or "JOIN" in name
             or "BROADCAST" in name
         }
-        TERM: ClassVar[dict[TokenType, type[exp.Expr]]] = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
+        # Operators that Spark has, and no others: what is not here does not parse.
+        TERM: ClassVar[dict[TokenType, type[exp.Expr]]] = {
+            TokenType.DASH: exp.Sub,
+            TokenType.PLUS: exp.Add,
+            TokenType.DPIPE: exp.DPipe,
+        }
+        FACTOR: ClassVar[dict[TokenType, type[exp.Expr]]] = {
+            kind: operator
+            for kind, operator in Spark.Parser.FACTOR.items()
+            if operator in {exp.Mul, exp.Div, exp.IntDiv, exp.Mod}
+        }
+        COLUMN_OPERATORS: ClassVar[dict[TokenType, object]] = {
+            kind: parser for kind, parser in Spark.Parser.COLUMN_OPERATORS.items() if kind.name in {"DOT", "DCOLON"}
+        }
+        RANGE_PARSERS: ClassVar[dict[TokenType, object]] = {
+            kind: parser
+            for kind, parser in Spark.Parser.RANGE_PARSERS.items()
+            if kind.name in {"BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE"}
+        }
+        COMPARED: ClassVar[dict[TokenType, type[exp.Expr]]] = {**Spark.Parser.EQUALITY, **Spark.Parser.COMPARISON}
         BITWISE_LEVELS: ClassVar[tuple[dict[TokenType, type[exp.Expr]], ...]] = (
             {TokenType.PIPE: exp.BitwiseOr},
             {TokenType.CARET: exp.BitwiseXor},
             {TokenType.AMP: exp.BitwiseAnd},
         )
+
+        def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
+            """Comparisons, then IS, IN, LIKE and BETWEEN, which bind less strongly than Spark's other predicates.
+
+            After one of these no comparison may follow, as in Spark: such a text does not parse.
+            """
+            this = self._parse_comparison()
+            return self._parse_range(this, parse_is=True) if parse_is else this
+
+        def _parse_comparison(self, this: exp.Expr | None = None) -> exp.Expr | None:
+            """All comparisons are alike, and read from left to right; sqlglot takes < before =."""
+            this = this or self._parse_bitwise()
+            while self._match_set(self.COMPARED):
+                operator = self.COMPARED[self._prev.token_type]
+                this = self.expression(operator(this=this, expression=self._parse_bitwise()))
+            return this
 
         def _parse_bitwise(self, level: int = 0) -> exp.Expr | None:
             """Operators on bits as strongly as Spark binds them; sqlglot reads all of them, and ||, left to right."""
@@ -60,9 +107,60 @@ class ViewSQL(Spark):
                 if self._match_pair(TokenType.LT, TokenType.LT):
                     this = self.expression(exp.BitwiseLeftShift(this=this, expression=self._parse_term()))
                 elif self._match_pair(TokenType.GT, TokenType.GT):
-                    this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
+                    if self._match(TokenType.GT):  # >>>
+                        operands = [this, self._parse_term()]
+                        this = self.expression(exp.Anonymous(this="SHIFTRIGHTUNSIGNED", expressions=operands))
+                    else:
+                        this = self.expression(exp.BitwiseRightShift(this=this, expression=self._parse_term()))
                 else:
                     return this
+
+        def _parse_unary(self) -> exp.Expr | None:
+            """The minus of a number is part of the number: -128Y fits its type, 128Y does not; -1::STRING is '-1'."""
+            if self._curr.token_type != TokenType.DASH or self._next.token_type != TokenType.NUMBER:
+                return super()._parse_unary()
+            self._advance()
+            whole = self._parse_type()
+            number = whole
+            while isinstance(number, (exp.Cast, exp.Bracket, exp.Dot, exp.Collate)):
+                number = number.this
+            if isinstance(number, exp.Literal) and number.is_string and number is not whole:  # 1.5BD
+                number.replace(exp.Literal.string(f"-{number.this}"))
+                return whole
+            negative = exp.Neg(this=number.copy() if number else None)
+            if number is None or number is whole:
+                return self.expression(negative)
+            number.replace(negative)
+            return whole
+
+        def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+            """A value with what follows it; a literal with its type is one value, COLLATE binds like a subscript."""
+            if self._curr.token_type in TYPED and self._next.token_type == TokenType.STRING:
+                this = self._parse_column_ops(self._parse_typed())
+            else:
+                this = super()._parse_type(parse_interval, fallback_to_identifier)
+            while this is not None and self._match(TokenType.COLLATE):
+                name = [self._parse_var(any_token=True)]
+                while self._match(TokenType.DOT):
+                    name.append(self._parse_var(any_token=True))
+                collation = exp.Var(this=".".join(part.name for part in name if part is not None))
+                this = self._parse_column_ops(self.expression(exp.Collate(this=this, expression=collation)))
+            return this
+
+        def _parse_typed(self) -> exp.Expr:
+            """DATE '…' is what a cast of the text is, and remembered as one with the types of a view.
+
+            TIMESTAMP '… Z' is an instant whatever a TIMESTAMP is in the session: a cast would lose its zone.
+            """
+            self._advance()
+            type_ = TYPED[self._prev.token_type]
+            value = self._parse_string()
+            assert value is not None
+            if type_ is exp.DType.TIMESTAMPTZ and not LOCAL.fullmatch(value.name):
+                written = exp.Var(this=f"TIMESTAMP {literal(value.name)}")
+                written.set("value", value)
+                return self.expression(written)
+            return self.expression(exp.Cast(this=value, to=exp.DataType(this=type_, nested=False)))
 
         def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
             """A name for a table; that of a common table expression with the rounds that its recursion may take."""
@@ -75,6 +173,13 @@ class ViewSQL(Spark):
                 else:
                     alias.meta["rounds"] = int(number.this)
             return alias
+
+    class Generator(Spark.Generator):  # type: ignore[valid-type,misc]
+        TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+        def datatype_sql(self, expression: exp.DataType) -> str:
+            precise = expression.this is exp.DType.TIME and expression.expressions
+            return f"TIME({self.expressions(expression)})" if precise else str(super().datatype_sql(expression))
 
 
 UNITS = frozenset({"timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff"})
@@ -299,8 +404,11 @@ def as_written(expression: exp.Expr) -> str:
 
 COMPARISONS = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
-    *(exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.In, exp.Between),
+    *(exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape, exp.In, exp.Between),
 )
+
+POSTFIX = (exp.Bracket, exp.Dot, exp.Collate)
+"""What follows a value and belongs to it alone."""
 
 BINDING: dict[type[exp.Expr], int] = {
     kind: strength
@@ -317,6 +425,7 @@ BINDING: dict[type[exp.Expr], int] = {
             (exp.Add, exp.Sub, exp.DPipe),
             (exp.Mul, exp.Div, exp.Mod, exp.IntDiv),
             (exp.Neg, exp.BitwiseNot),
+            POSTFIX,
         )
     )
     for kind in kinds
@@ -342,7 +451,9 @@ def parenthesised(tree: exp.Expr) -> exp.Expr:
             if theirs is None or theirs > strength:
                 continue
             # Operators of one strength are read from left to right; comparisons may not follow each other.
-            leftmost = theirs == strength and key == "this" and isinstance(node, exp.Binary)
+            leftmost = theirs == strength and key == "this" and isinstance(node, (exp.Binary, *POSTFIX))
+            if isinstance(node, exp.Escape) and key == "this":
+                continue  # a LIKE b ESCAPE '!' is one comparison in two nodes
             if not leftmost or isinstance(node, COMPARISONS):
                 node.set(key, exp.Paren(this=operand))
     return tree

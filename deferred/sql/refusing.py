@@ -10,6 +10,7 @@ from deferred.algebra.aggregates.calls import is_aggregate, name_of
 from deferred.algebra.aggregates.refused import NO_RULE
 from deferred.algebra.aggregates.registry import REGISTRY, AggregateFunction, RefusedAggregate, RowOrder
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnsupportedSQLError
+from deferred.sql.clock import refuse_moments
 from deferred.sql.dialect import text
 from deferred.sql.functions import (
     GENERATORS,
@@ -30,6 +31,7 @@ def refuse_what_varies(expression: exp.Expr) -> None:
     recomputed by Spark from its own text, and must be as safe as any other.
     """
     refuse_outside(expression)
+    refuse_moments(expression)
     for node in expression.walk():
         name = name_of(node)
         if name is None:

@@ -11,9 +11,12 @@ from deferred.errors import (
     UnknownObjectError,
     UnsupportedSQLError,
 )
+from deferred.sql.clock import refuse_moments_beside
 from deferred.sql.dialect import LONGEST, parse_scalar, parse_statement
 from deferred.sql.pin import with_fresh_views
+from deferred.sql.refusing import refuse_what_varies
 from tests.algebra.operators.cases import database
+from tests.fuzz.duck import Database
 
 # the query: the error, and words of its message
 REFUSED: dict[str, tuple[type[DeferredError], str]] = {
@@ -73,6 +76,52 @@ REFUSED: dict[str, tuple[type[DeferredError], str]] = {
     "SELECT a FROM t WHERE a = :x": (InvalidSQLError, "A view has no parameters"),
     "SELECT a, COUNT(*) AS n FROM t GROUP BY a, (SELECT 1)": (UnsupportedSQLError, "A subquery in GROUP BY"),
 }
+
+
+MOMENTS = [
+    "DATE 'today'",
+    "TIMESTAMP ' Now'",
+    "TIMESTAMP 'now CET'",
+    "TIMESTAMP_NTZ 'tomorrow'",
+    "TIMESTAMP '12:30'",
+    "CAST('yesterday' AS DATE)",
+    "CAST(('T01:02:03') AS TIMESTAMP)",
+    "'today'::DATE",
+    "TRY_CAST('now' AS TIMESTAMP_LTZ)",
+    "`Date`('today')",
+    "to_date('today')",
+    "try_to_timestamp('now')",
+    "DATEDIFF(d, 'today')",
+    "YEAR('now')",
+    "d > 'today'",
+    "'now' = d",
+    "d BETWEEN '2020-01-01' AND ('tomorrow')",
+    "d IN ('2020-01-01', 'today')",
+    "COALESCE(d, 'today')",
+    "CASE WHEN a = 1 THEN d ELSE 'today' END",
+    "IF(a = 1, 'today', d)",
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("query", ["SELECT {e} AS x FROM r", "SELECT a FROM r WHERE a = 1 AND ({e}) IS NOT NULL"])
+def test_a_text_that_means_the_moment_is_refused(query: str, moment: str) -> None:
+    """Spark reads 'today' as the day on which it runs wherever it casts a constant text to a date."""
+    with pytest.raises(NondeterministicSQLError, match="is read as the day or time at which Spark runs"):
+        Database({"r": (("a", "int"), ("d", "date"))}).bind(query.format(e=moment))
+
+
+def test_texts_that_are_only_texts_are_not_refused() -> None:
+    wanted = (
+        "s = 'now'",
+        "CASE WHEN s IN ('today') THEN 'now' ELSE s END",
+        "DATE 'epoch'",
+        "TO_TIMESTAMP('9:30', 'H:mm')",
+    )
+    for text in (*wanted, "TIME '09:00'", "CAST('09:00' AS TIME)", "COALESCE(s, '12:30')", "CONCAT('today', s)"):
+        parsed = parse_scalar(text)
+        refuse_what_varies(parsed)
+        refuse_moments_beside(parsed, lambda e: {"s": "string"}[e.name])
 
 
 @pytest.mark.parametrize("query", REFUSED)
