@@ -69,7 +69,7 @@ EXAMPLES: dict[type[DeferredError], Example] = {
         *(
             "create",
             "v",
-            "SELECT histogram_numeric(quantity, 5) AS h FROM sales",
+            "SELECT schema_of_variant_agg(to_variant_object(struct(quantity))) AS s FROM sales",
             "--refresh-policy",
             "incremental_strict",
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from deferred.errors import InvalidSQLError, UnsupportedSQLError
+from deferred.errors import InvalidSQLError, UnsafeSQLError, UnsupportedSQLError
 from deferred.log.context import Context
 from deferred.metadata import RememberedDefinition, ViewRecord
 from deferred.spark.session import NOT_MEANING
@@ -113,7 +113,10 @@ def _described(context: Context, names: Iterable[str]) -> dict[str, str]:
             continue
         facts = _facts(row[0] for row in context.engine.rows(command("DESCRIBE FUNCTION EXTENDED", name)))
         if facts.get("Class", SPARKS_OWN).startswith(SPARKS_OWN) and "Body" not in facts:
-            continue
+            raise UnsafeSQLError(
+                f"The function {name} is one of this Spark's own that deferred does not know: it may read anything, "
+                f"and is refused for safety. Express it by functions of Spark 4.2."
+            )
         found[name] = json.dumps({key: facts[key] for key in KEPT if key in facts})
         if "Body" in facts:
             _refuse(name, facts)

@@ -333,11 +333,19 @@ PREDICATES: dict[str, type[exp.Expr]] = {"exists": exp.Exists, "any": exp.Any, "
 
 
 def _with_subqueries(statement: exp.Expr) -> exp.Expr:
-    """EXISTS ((…) UNION (…)), ANY and ALL of such, IN (VALUES …): predicates over queries, not calls with arguments."""
+    """EXISTS ((…) UNION (…)), ANY and ALL of such, IN (VALUES …): predicates over queries, not calls with arguments.
+
+    And the other way round: ANY(a > 1) is an aggregate, if it does not follow LIKE.
+    """
     for call in list(statement.find_all(exp.Anonymous)):
         predicate = PREDICATES.get(str(call.this).lower())
         if predicate is not None and len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Query):
             call.replace(predicate(this=call.expressions[0].unnest()))
+    for some in list(statement.find_all(exp.Any)):
+        values = some.this
+        if isinstance(values, (exp.Paren, exp.Tuple)) and not isinstance(some.parent, (exp.Like, exp.ILike)):
+            arguments = [values.this] if isinstance(values, exp.Paren) else values.expressions
+            some.replace(exp.Anonymous(this="ANY", expressions=arguments))
     for member in statement.find_all(exp.In):
         if len(member.expressions) == 1 and isinstance(member.expressions[0], exp.Values):
             member.set("query", exp.Subquery(this=member.expressions[0]))

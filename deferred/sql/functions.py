@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 
 from deferred.algebra.aggregates.calls import aggregate_of, is_aggregate, name_of
 from deferred.algebra.aggregates.collecting import HIDE_ORDER
 from deferred.algebra.aggregates.registry import REGISTRY as AGGREGATES
 from deferred.algebra.aggregates.registry import RowOrder
 from deferred.algebra.window_functions import REGISTRY as WINDOW_FUNCTIONS
+from deferred.sql.builtins import BUILT_IN
 
 WINDOW_ONLY = frozenset(WINDOW_FUNCTIONS) - frozenset(AGGREGATES) | {"window", "session_window", "window_time"}
 """Functions that need OVER (…), and those of event time, which need a stream."""
@@ -56,6 +56,7 @@ NONDETERMINISTIC = frozenset(
         "shuffle",
         "monotonically_increasing_id",
         "spark_partition_id",
+        "distributed_id",
         "uniform",
         "randstr",
         "input_file_name",
@@ -95,9 +96,6 @@ def takes_padded(call: exp.Expr) -> bool:
     return name_of(call) in _TAKES_PADDED or (function is not None and function.takes_padded)
 
 
-_KNOWN = frozenset(name.lower() for name in (*Spark.Parser.FUNCTIONS, *Spark.Parser.FUNCTION_PARSERS))
-
-
 def is_built_in(call: exp.Expr) -> bool:
     """Whether a call is of one of SQL's functions, not of a user-defined one.
 
@@ -106,7 +104,7 @@ def is_built_in(call: exp.Expr) -> bool:
     (True, False)
     """
     name = name_of(call)
-    return name in _KNOWN or name in WINDOW_ONLY or name in GENERATORS or is_aggregate(call)
+    return name in BUILT_IN or name in WINDOW_ONLY or name in GENERATORS or is_aggregate(call)
 
 
 def collects_in_any_order(node: exp.Expr) -> bool:

@@ -26,6 +26,28 @@ FORBIDDEN = {
 }
 """Functions of Spark and of its commercial relatives, by the reason why they are refused."""
 
+OPTIONS = {
+    **dict.fromkeys(("from_json", "from_csv", "from_xml", "from_avro"), 2),
+    **dict.fromkeys(("to_json", "to_csv", "to_xml"), 1),
+    **dict.fromkeys(("schema_of_json", "schema_of_csv", "schema_of_xml", "schema_of_avro"), 1),
+}
+"""Functions that take a map of options, and its place among their arguments."""
+
+_HARMLESS = """
+    allowbackslashescapinganycharacter allowcomments allownonnumericnumbers allownumericleadingzeros allowsinglequotes
+    allowunquotedcontrolchars allowunquotedfieldnames arrayelementname attributeprefix charset
+    chartoescapequoteescaping columnnameofcorruptrecord comment dateformat datetimerebasemode declaration delimiter
+    dropfieldifallnull emptyvalue enabledatetimeparsingfallback encoding escape escapequotes excludeattribute header
+    ignoreleadingwhitespace ignorenamespace ignorenullfields ignoresurroundingspaces ignoretrailingwhitespace
+    inferschema linesep locale maxcharspercolumn maxcolumns mode multiline nanvalue negativeinf nullvalue
+    positiveinf preferdate prefersdecimal pretty primitivesasstring quote quoteall recursivefieldmaxdepth roottag
+    rowtag samplingratio sep singlevariantcolumn stableidentifierprefixforuniontype timeformat timestampformat
+    timestampntzformat timezone unescapedquotehandling validatename valuetag wildcardcolname
+    writenonasciicharacterascodepoint
+    """
+HARMLESS_OPTIONS = frozenset(_HARMLESS.split())
+"""Options that say how a text is read or written, and name no file and no address."""
+
 _REASONS = {name: reason for reason, names in FORBIDDEN.items() for name in names}
 
 TABLE_FUNCTIONS = GENERATORS | {"range"}
@@ -55,6 +77,8 @@ def refuse_outside(statement: exp.Expr) -> None:
         name = name_of(node)
         if name in _REASONS:
             raise UnsafeSQLError(f"{name} {_REASONS[name]}, and is refused for safety. Remove it.", at=node)
+        if name in OPTIONS:
+            _refuse_options(node, name)
         if isinstance(node, exp.QueryTransform):
             raise UnsafeSQLError(
                 "SELECT TRANSFORM … USING runs a program, and is refused for safety. Remove it.", at=node
@@ -63,6 +87,25 @@ def refuse_outside(statement: exp.Expr) -> None:
             _refuse_path(node)
         if isinstance(node, (exp.Table, exp.Lateral)):
             _refuse_table_function(node.this)
+
+
+def _refuse_options(call: exp.Expr, name: str) -> None:
+    """Refuse an option that is not known to be harmless: some name a file, or an address, that Spark then reads."""
+    for given in call.expressions[OPTIONS[name] :]:
+        values = given.expressions if name_of(given) == "map" else []
+        keys = values[::2]
+        if not values or not all(isinstance(key, exp.Literal) and key.is_string for key in keys):
+            raise UnsafeSQLError(
+                f"The options of {name} must be written out, as in map('mode', 'FAILFAST'), to be checked.",
+                at=given,
+            )
+        for key in keys:
+            if key.this.casefold() not in HARMLESS_OPTIONS:
+                raise UnsafeSQLError(
+                    f"The option {key.this} of {name} may name a file or an address, and is refused for safety. Remove "
+                    f"it.",
+                    at=key,
+                )
 
 
 def _refuse_path(table: exp.Table) -> None:

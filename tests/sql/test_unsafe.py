@@ -8,14 +8,22 @@ import pytest
 
 from deferred.errors import DeferredError, InvalidSQLError, NondeterministicSQLError, UnsafeSQLError
 from deferred.sql.bind import bind
+from deferred.sql.builtins import BUILT_IN
 from deferred.sql.dialect import own_scalar, parse_query, without_comments
 from deferred.sql.pin import pinned
 from deferred.sql.refusing import refuse_words_that_vary
 from deferred.sql.types import Types
-from deferred.sql.unsafe import FORBIDDEN, FORMATS
+from deferred.sql.unsafe import FORMATS, OPTIONS
 from tests.sql.test_families import LINES
 
-FUNCTIONS = [name for names in FORBIDDEN.values() for name in names]
+FUNCTIONS = (
+    # of Spark: each runs code by its name, or takes the name of something outside in an argument
+    *("reflect", "java_method", "try_reflect", "identifier", "from_protobuf", "to_protobuf"),
+    # of its commercial relatives
+    *("read_files", "list_files", "cloud_files_state", "secret", "try_secret", "list_secrets", "http_request"),
+    *("remote_query", "ai_query", "ai_gen", "vector_search", "read_kafka", "read_kinesis", "read_pubsub"),
+)
+"""Written out here, and not taken from the code that refuses them."""
 CALLS = [
     "{f}('x')",
     "{F}('x')",
@@ -72,6 +80,50 @@ def test_functions_in_every_disguise(query: str) -> None:
 def test_functions_in_conditions_of_transactions(function: str) -> None:
     with pytest.raises(UnsafeSQLError):
         own_scalar(f"a = 1 OR `{function}`('x') = ''")
+
+
+FILE, ADDRESS = "'file:///etc/passwd'", "'http://example.org'"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"from_xml(s, 'a INT', map('rowValidationXSDPath', {FILE}))",
+        f"from_xml(s, 'a INT', map('mode', 'FAILFAST', 'ROWVALIDATIONXSDPATH', {FILE}))",
+        f"from_xml(s, schema_of_xml('<a/>', map('rowValidationXSDPath', {FILE})))",
+        f"from_avro(s, '{{}}', map('avroSchemaUrl', {ADDRESS}))",
+        f"to_json(a, map('nobodyKnowsIt', {ADDRESS}))",
+        "from_json(s, 'a INT', map_from_arrays(array('mode'), array('FAILFAST')))",
+        "from_csv(s, 'a INT', map(s, s))",
+        "from_csv(s, 'a INT', map(CONCAT('avro', 'SchemaUrl'), 'x'))",
+        "from_json(s, 'a INT', options => map('avroSchemaUrl', 'x'))",
+    ],
+)
+def test_options_that_may_name_a_file_or_an_address(call: str) -> None:
+    for sql in (f"SELECT {call} AS x FROM r", f"WITH never AS (SELECT {call} AS x FROM r) SELECT a FROM r"):
+        with pytest.raises(UnsafeSQLError, match="option"):
+            bound(sql)
+        with pytest.raises(UnsafeSQLError, match="option"):
+            pinned(sql, lambda path: path[0])
+    with pytest.raises(UnsafeSQLError, match="option"):
+        own_scalar(f"{call} IS NULL")
+
+
+def test_options_that_say_how_to_read_are_allowed() -> None:
+    for call in (
+        "from_json(s, 'a INT')",
+        "from_json(s, 'a INT', map('mode', 'FAILFAST', 'timestampFormat', 'yyyy'))",
+        "to_csv(named_struct('a', a), map('SEP', ';'))",
+        "from_xml(s, schema_of_xml('<p><a>1</a></p>', map('rowTag', 'p')))",
+    ):
+        own_scalar(f"{call} IS NULL")
+
+
+def test_every_function_of_spark_has_been_looked_at() -> None:
+    """Functions that take an options map, a file or a class's name are known as such, whatever they are called."""
+    looking = {name for name in BUILT_IN if re.match(r"(from|to|schema_of)_(json|csv|xml|avro|protobuf)$", name)}
+    assert looking == OPTIONS.keys() | {"from_protobuf", "to_protobuf", "to_avro"}
+    assert {"reflect", "java_method", "try_reflect"} == {n for n in BUILT_IN if "reflect" in n or "java" in n}
 
 
 @pytest.mark.parametrize("format_", sorted(FORMATS))

@@ -24,12 +24,15 @@ register(
             "approx_top_k",
             "approx_top_k_accumulate",
             "approx_top_k_combine",
-            "schema_of_variant_agg",
+            "vector_avg",
+            "vector_sum",
             *(f"theta_{kind}_agg" for kind in ("sketch", "union", "intersection")),
             *(f"kll_{kind}_agg_{type_}" for kind in ("sketch", "merge") for type_ in ("bigint", "double", "float")),
             *(f"tuple_{k}_agg_{t}" for k in ("sketch", "union", "intersection") for t in ("double", "integer")),
         ),
-        deterministic=True,
-        message=NO_RULE,
+        deterministic=False,
+        message="{call} depends on the order in which Spark reads and merges the rows, so a recomputation may give "
+        "another value. Use an aggregate of the bag of values, such as approx_count_distinct or percentile.",
     )
 )
+register(RefusedAggregate(names=("measure", "schema_of_variant_agg"), deterministic=True, message=NO_RULE))
