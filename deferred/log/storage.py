@@ -25,6 +25,27 @@ def files_of(location: str) -> FileSystem:
     return PyFileSystem(DeltaStorageHandler(location, object_store.options(location)))
 
 
+def is_gone(location: str, root: str) -> bool:
+    """Whether a storage that answers says that there is no Delta log at a path; False where nothing is known.
+
+    `root` is a folder of the same storage: on a disk that is not mounted neither is there.
+    """
+    from pyarrow.fs import FileSelector
+
+    log = "_delta_log"
+    if "://" not in location:
+        try:
+            return os.path.isdir(root) and not os.listdir(f"{location}/{log}")
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+    try:
+        return not files_of(location).get_file_info(FileSelector(log, allow_not_found=True))
+    except Exception:  # whatever the store says: it has not said that nothing is there
+        return False
+
+
 @dataclass(frozen=True)
 class Storage:
     """The files of a folder."""

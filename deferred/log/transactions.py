@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from deferred.errors import (
     InvalidInputError,
     InvalidSQLError,
     LeaseLostError,
+    MetadataError,
     StorageError,
     TransactionError,
     UnknownObjectError,
@@ -140,7 +140,7 @@ class Transaction:
             with lease(context, undoing.lease_name(self.id), f"Transaction {self.id}") as held:
                 record = TransactionRecord(self.id, "prepared", context.owner, self._statements)
                 context.metadata.transactions.add(record)
-                finish(context, record, held)
+                finish(context, record, held, 0)
         except LeaseLostError as error:
             raise TransactionError(
                 f"Another process has taken over transaction {self.id}, and completes it: do not repeat it. "
@@ -238,7 +238,10 @@ def _rows_of(context: Context, table: str) -> int | None:
 
 
 def recover(context: Context, transaction: str) -> TransactionRecord | None:
-    """Finish a transaction that was interrupted, unless its process is still running."""
+    """Finish a transaction that was interrupted, unless its process is still running.
+
+    Where that is not possible, nothing else fails: the ledger ends before it, and `undo.stuck` lists it.
+    """
     try:
         record = context.metadata.transactions.get(transaction)
     except UnknownObjectError:
@@ -249,9 +252,25 @@ def recover(context: Context, transaction: str) -> TransactionRecord | None:
     with lease(context, name, f"Transaction {transaction}") as held:
         record = context.metadata.transactions.get(transaction)
         if record.state in ("prepared", "aborting"):
-            with suppress(TransactionError):  # it was undone, or will be: no view has seen it
-                finish(context, record, held)
+            _finish_begun(context, record, held)
     return context.metadata.transactions.get(transaction)
+
+
+def _finish_begun(context: Context, record: TransactionRecord, held: Held) -> None:
+    """Finish what another process has begun. What goes wrong concerns this transaction alone."""
+    try:
+        done = undoing.last_statement(context, record) if record.state == "prepared" else 0
+    except (LeaseLostError, MetadataError):
+        raise
+    except DeferredError as error:  # a table cannot be read now: tried again when somebody next looks
+        context.metadata.transactions.set_state(record.id, "prepared", error=str(error), under=[held.lease])
+        return
+    try:
+        finish(context, record, held, done)
+    except (LeaseLostError, MetadataError):
+        raise
+    except DeferredError:  # it was undone, or will be: no view has seen it
+        return
 
 
 def _was_refused(context: Context, record: TransactionRecord, held: Held, error: DeferredError) -> bool:
@@ -265,12 +284,10 @@ def recover_all(context: Context) -> None:
         recover(context, record.id)
 
 
-def finish(context: Context, record: TransactionRecord, held: Held) -> None:
-    """Run the statements of a redo record, or undo them when one fails. Repeating it gives the same result."""
+def finish(context: Context, record: TransactionRecord, held: Held, done: int) -> None:
+    """Run the statements of a redo record after the first `done`, or undo all when one fails. Safe to repeat."""
     transactions = context.metadata.transactions
     if record.state == "prepared":
-        # A statement that changed no row may leave no commit; but it ran, when one after it did.
-        done = max((c.mark["version"] for c in undoing.commits(context, record) if c.mark), default=0)
         origin = {"of": len(record.statements), "warehouse": context.root}
         try:
             for number, statement in enumerate(record.statements, start=1):

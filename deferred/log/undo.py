@@ -105,6 +105,11 @@ def commits(context: Context, record: TransactionRecord) -> list[Commit]:
     return [commit for table in touched(context, record) for commit in commits_to(context, record, table)]
 
 
+def last_statement(context: Context, record: TransactionRecord) -> int:
+    """The number of the last statement that has run; one before it that changed no row may have left no commit."""
+    return max((c.mark["version"] for c in commits(context, record) if c.mark), default=0)
+
+
 def commits_to(context: Context, record: TransactionRecord, table: TableRecord) -> list[Commit]:
     last = context.metadata.ledger.last(table.id)
     known = last.version if last else table.first_version - 1
@@ -118,8 +123,12 @@ def shut_out(context: Context, record: TransactionRecord) -> None:
     A Spark server goes on with a statement whose client was killed, and a statement may not have begun to commit.
     """
     for table in touched(context, record):
-        if not any((c.mark or {})["version"] >= BARS for c in commits_to(context, record, table)):
-            bar(context, table.location, mark(record.id, BARS))
+        _shut_out_of(context, record, table)
+
+
+def _shut_out_of(context: Context, record: TransactionRecord, table: TableRecord) -> None:
+    if not any((c.mark or {})["version"] >= BARS for c in commits_to(context, record, table)):
+        bar(context, table.location, mark(record.id, BARS))
 
 
 def undo(context: Context, record: TransactionRecord, as_far_as_possible: bool) -> list[Undone]:
@@ -165,12 +174,12 @@ def _possible(
 
 
 def stuck(context: Context, tables: list[TableRecord]) -> list[TransactionRecord]:
-    """The transactions that changed one of the tables, failed, and could not be undone so far."""
+    """The transactions that changed one of the tables, and could neither be finished nor undone so far."""
     names = {table.name for table in tables}
     return [
         record
         for record in context.metadata.transactions.pending()
-        if record.state == "aborting"
+        if (record.state == "aborting" or record.error is not None)
         and names & {statement["table"] for statement in record.statements}
         and not alive(context, lease_name(record.id))
     ]
@@ -179,8 +188,10 @@ def stuck(context: Context, tables: list[TableRecord]) -> list[TransactionRecord
 def explained(record: TransactionRecord) -> str:
     """What a stuck transaction means for the views of its tables, and the way out."""
     tables = ", ".join(dict.fromkeys(statement["table"] for statement in record.statements))
+    interrupted = record.state == "prepared"
+    what = "was interrupted and could not be finished" if interrupted else "failed and could not be undone"
     return (
-        f"Transaction {record.id} failed and could not be undone: {record.error} Views show {tables} as of before it. "
+        f"Transaction {record.id} {what}: {record.error} Views show {tables} as of before it. "
         f"`deferred transaction retry {record.id}` tries again, `… undo` undoes what can be undone, `… keep` leaves "
         f"the tables as they are."
     )
@@ -224,10 +235,14 @@ def _undone(context: Context, record: TransactionRecord, how: str) -> list[Undon
 
 def _kept(context: Context, record: TransactionRecord) -> list[Undone]:
     """Shut out what has not run. A table that cannot be changed at all takes no late statement either."""
-    try:
-        shut_out(context, record)
-    except LeaseLostError:
-        raise
-    except DeferredError as error:
-        return [Undone(table.name, 0, 0, problem=str(error)) for table in touched(context, record)]
-    return [Undone(table.name, 0, 0) for table in touched(context, record)]
+    done = []
+    for table in touched(context, record):
+        try:
+            _shut_out_of(context, record, table)
+        except LeaseLostError:
+            raise
+        except DeferredError as error:
+            done.append(Undone(table.name, 0, 0, problem=str(error)))
+        else:
+            done.append(Undone(table.name, 0, 0))
+    return done

@@ -18,6 +18,7 @@ from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.delta_log import Commit, DeltaLog, last_mark, readable
 from deferred.log.lease import lease
+from deferred.log.storage import is_gone
 from deferred.maintenance.following import in_order
 from deferred.maintenance.settle import altered, propagated_to, settled
 from deferred.maintenance.view_tables import differential_path, mv_path
@@ -118,10 +119,13 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery, under: Se
     try:
         shown = last_mark(mv_path(view.location), "refresh")
     except StorageError as error:
+        if not is_gone(mv_path(view.location), context.root):
+            _note_outage(view, error, done)
+            return
         done.notes.append(
             f"The tables of view {view.name} are gone: it was dropped since, or lost. Drop it, or rebuild it. {error}"
         )
-        views.update(view.id, under, state="broken", problem="Its tables cannot be read.")
+        views.update(view.id, under, state="broken", problem="Its tables are gone.")
         return
     if shown is None:
         problem = "Delta's log no longer says which state it shows."
@@ -132,14 +136,27 @@ def _recover_state(context: Context, view: ViewRecord, done: Recovery, under: Se
     if view.shown is None or shown["batch"] > view.applied_batch:
         cut = Cut.from_json(shown["cut"])
         view = views.update(view.id, under, shown=cut, applied_batch=shown["batch"])
-    led = (
-        last_mark(differential_path(view.workings), "propagate") if readable(differential_path(view.workings)) else None
-    )
+    waiting = differential_path(view.workings)
+    try:
+        led = last_mark(waiting, "propagate")
+    except StorageError as error:
+        if not is_gone(waiting, context.root):
+            _note_outage(view, error, done)
+            return
+        led = None
     if led is not None and led["batch"] > view.applied_batch and led["batch"] >= view.propagated_batch:
         propagated_to(context, view, led, under)
     elif view.propagated is None or view.propagated_batch < view.applied_batch:
         views.update(view.id, under, propagated=view.shown, propagated_batch=view.applied_batch)
     settled(context, views.by_id(view.id), under)
+
+
+def _note_outage(view: ViewRecord, error: StorageError, done: Recovery) -> None:
+    """Nothing is known to be lost, so nothing is changed."""
+    done.notes.append(
+        f"The tables of view {view.name} cannot be read now, so its state is not recovered: run recover again when "
+        f"they can be. {error}"
+    )
 
 
 def _with_alteration(context: Context, view: ViewRecord, under: Sequence[Lease]) -> ViewRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,14 +14,14 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from deferred.errors import MetadataError
-from deferred.log import ledger, transactions
+from deferred.errors import MetadataError, TransactionError
+from deferred.log import ledger, transactions, undo
 from deferred.log.catalog import Catalog
 from deferred.log.context import Context
 from deferred.log.tracking import check_free
 from deferred.maintenance.recovery import recover
 from deferred.maintenance.settle import settled
-from deferred.metadata import Cut, Metadata, ViewRecord
+from deferred.metadata import Cut, Metadata, TransactionRecord, ViewRecord
 from deferred.options import ViewOptions
 from deferred.spark.engine import Engine
 
@@ -140,3 +141,67 @@ def test_a_view_whose_tables_are_gone(root: Path) -> None:
     with opened(root, "second") as context:
         assert any("tables of view v are gone" in note for note in recover(context).notes)
         assert context.metadata.views.get("v").state == "broken"
+
+
+def interrupted(root: Path, tmp_path: Path, context: Context) -> None:
+    """A process died in a transaction over two tables; then one of them was lost."""
+    commit(tmp_path / "lost")
+    context.metadata.tables.add(name="lost", location=str(tmp_path / "lost"), kind="feed", columns=[("a", "bigint")])
+    commit(tmp_path / "r", kind="transaction", transaction="t", version=undo.BARS, warehouse=str(root))
+    statements = [{"table": name, "sql": f"DELETE FROM delta.`{tmp_path / name}`"} for name in ("r", "lost")]
+    context.metadata.transactions.add(TransactionRecord("t", "prepared", "another:0:1:dead", statements))
+    shutil.rmtree(tmp_path / "lost")
+
+
+def test_an_interrupted_transaction_whose_table_is_gone_concerns_no_other_table(root: Path, tmp_path: Path) -> None:
+    with opened(root, "first") as context:
+        interrupted(root, tmp_path, context)
+        commit(tmp_path / "other")
+        context.metadata.tables.add(
+            name="other", location=str(tmp_path / "other"), kind="feed", columns=[("a", "bigint")]
+        )
+        transactions.recover_all(context)
+        found, failures = ledger.sync_reachable(
+            context, context.metadata.tables.all(), lambda t: transactions.recover(context, t)
+        )
+        assert found >= 2, "other's commit, and r's before the transaction"
+        assert list(failures) == ["lost"]
+        assert context.metadata.transactions.get("t").state == "prepared", "it is not known to be lost for ever"
+
+
+def test_there_is_a_way_out_of_an_interrupted_transaction(root: Path, tmp_path: Path) -> None:
+    with opened(root, "first") as context:
+        interrupted(root, tmp_path, context)
+        tables = [context.metadata.tables.get("r")]
+        assert undo.stuck(context, tables) == [], "nobody has tried to finish it"
+        transactions.recover_all(context)
+        (stuck,) = undo.stuck(context, tables)
+        said = undo.explained(stuck)
+        assert "was interrupted and could not be finished" in said
+        assert "… keep" in said
+        with pytest.raises(TransactionError, match="keep"):
+            undo.resolve(context, "t", "undo")
+        kept = {t.table: t.problem for t in undo.resolve(context, "t", "keep").tables}
+        assert kept["r"] is None
+        assert kept["lost"] is not None
+        assert undo.stuck(context, tables) == []
+        ledger.sync(context, tables, lambda t: transactions.recover(context, t))
+        assert context.metadata.ledger.last(tables[0].id).version == 1
+
+
+@pytest.mark.parametrize("part", ["mv", "differential"])
+def test_a_view_whose_tables_cannot_be_reached_keeps_its_state(root: Path, part: str) -> None:
+    """A link to itself, as a broken mount looks: the storage has not said that nothing is there."""
+    with opened(root, "first") as context:
+        recover(context)
+        before = state(context.metadata.views.get("v"))
+        log = root / "views" / "v-1" / part / "_delta_log"
+        log.rename(log.with_name("elsewhere"))
+        log.symlink_to(log)
+        done = recover(context)
+        assert any("cannot be read now" in note for note in done.notes)
+        assert state(context.metadata.views.get("v")) == before
+        log.unlink()
+        log.with_name("elsewhere").rename(log)
+        recover(context)
+        assert state(context.metadata.views.get("v")) == REACHED
