@@ -262,6 +262,24 @@ EFFECTS = {
             "log/locating.py": "names it in a message",
         },
     ),
+    "a commit of delta-rs": (
+        r"\b(write_deltalake|create_write_transaction|DeltaTable\.create)\(|\.(vacuum|compact|z_order|create_checkpoint)\(",
+        set(),
+        {
+            "spark/driver.py": "announced by Engine.create_table and Engine.append_rows, its only callers",
+            "spark/copy_on_write.py": "announced by Engine.rewrite_rows, its only caller",
+        },
+    ),
+    "a call of what commits by delta-rs": (
+        r"\bdriver\.(create|append)\(|\brewriting\.commit\(",
+        {"spark/engine.py"},
+        {},
+    ),
+    "a data file": (
+        r"\b(write_table|ParquetWriter|write_dataset)\(|\bos\.(link|symlink|rename|replace)\(|\bshutil\.(move|copy)\(",
+        {"spark/copy_on_write.py", "log/given_rows.py"},
+        {"airflow/__main__.py": "makes an example"},
+    ),
     "a connection to the metadata database": (
         r"\bSession\(|\bcreate_engine\b|\.begin\(",
         {"metadata/database.py"},

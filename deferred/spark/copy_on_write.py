@@ -21,6 +21,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from deferred import failpoints
 from deferred.algebra.bags import COUNT
 from deferred.algebra.types import Columns
 from deferred.spark.data_skipping import TELLING, holding
@@ -135,6 +136,7 @@ def replaced(path: str, source: str, files: Sequence[Mapping[str, Any]], extra: 
     counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in files]
     if None in counts or any(file.get("deletionVector") for file in files):
         return None
+    failpoints.reached(f"links of {len(files)} files")
     try:
         old = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"]).to_pylist()
         added = [_linked(path, source, file, extra) for file in files]
@@ -260,6 +262,7 @@ class _Table:
 
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         target = f"{self.path}/{name}"
+        failpoints.reached("data file")
         # Arrow leaves NaN out of the extremes of a row group, too.
         told = [name for name in rows.column_names if not _has_nan(rows.column(name))]
         parquet.write_table(

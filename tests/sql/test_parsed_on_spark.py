@@ -1,0 +1,89 @@
+"""Texts are read as Spark reads them: Spark's own parser sees the same tree in a text and in what is written of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from sqlglot import exp
+
+from deferred.errors import InvalidSQLError
+from deferred.sql.dialect import BINDING, parse_scalar, text
+
+BETWEEN = (
+    *("+", "-", "*", "/", "%", "DIV", "||", "&", "|", "^", "<<", ">>", ">>>", "AND", "OR"),
+    *("=", "<>", "<", "<=", ">", ">=", "<=>", "LIKE", "NOT LIKE", "RLIKE", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"),
+)
+BEFORE = ("", "", "", "", "-", "~", "NOT ", "- ")
+AFTER = (
+    "",
+    "",
+    "",
+    "",
+    "[0]",
+    ".x",
+    "::INT",
+    " COLLATE UTF8_LCASE",
+    " IS NULL",
+    " IN (1, 2)",
+    " BETWEEN 1 AND 2",
+    " ESCAPE '!'",
+)
+VALUES = (
+    "a",
+    "b",
+    "f(a)",
+    "1",
+    "2Y",
+    "1.5BD",
+    "(a)",
+    "DATE '2026-01-01'",
+    "TIMESTAMP '2026-01-01 00:00:00Z'",
+    "TIME '09:00'",
+)
+SEED, NUMBER = 11, 3000
+
+
+def flat(draw: random.Random) -> str:
+    """Operators and values in a row, without parentheses that would say what belongs together."""
+    pieces = [draw.choice(BEFORE) + draw.choice(VALUES) + draw.choice(AFTER)]
+    for _ in range(draw.randint(1, 3)):
+        pieces += [draw.choice(BETWEEN), draw.choice(BEFORE[:-2]) + draw.choice(VALUES) + draw.choice(AFTER)]
+    return " ".join(pieces)
+
+
+def spelled_out(tree: exp.Expr) -> str:
+    """A tree with all of its operands in parentheses."""
+    whole = tree.copy()
+    for node in reversed(list(whole.walk())):  # what is below comes first
+        if type(node) in BINDING and node.parent is not None and not isinstance(node.parent, exp.Escape):
+            node.replace(exp.Paren(this=node.copy()))
+    return text(whole)
+
+
+def test_operators_belong_to_what_spark_lets_them_belong_to(spark: Any) -> None:
+    parser = spark._jsparkSession.sessionState().sqlParser()
+
+    def shape(written: str) -> str | None:
+        try:
+            return str(parser.parseExpression(written).toString())
+        except Exception:
+            return None
+
+    draw, read, refused = random.Random(SEED), 0, 0
+    for _ in range(NUMBER):
+        written = flat(draw)
+        wanted = shape(written)
+        if wanted is None:
+            continue  # Spark refuses it: so will it when it is asked for the types of a view
+        try:
+            tree = parse_scalar(written)
+        except InvalidSQLError:
+            refused += 1
+            continue
+        read += 1
+        assert shape(text(tree)) == wanted, written
+        assert shape(spelled_out(tree)) == wanted, written
+    print(f"{read} read, {refused} refused that Spark reads")
+    assert read > 500
+    assert refused < read / 10
