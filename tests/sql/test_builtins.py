@@ -60,11 +60,9 @@ def test_any_of_a_group_is_an_aggregate(call: str) -> None:
 
 def test_the_list_is_sparks(spark: Any) -> None:
     """Each of Spark's functions is known; an aggregate, as Spark has it, as an aggregate."""
-    registry = spark._jsparkSession.sessionState().functionRegistry()
-    java = spark._jvm
-    loader = java.Thread.currentThread().getContextClassLoader()
+    utils = spark._jvm.org.apache.spark.util.Utils
     aggregates = [
-        java.Class.forName(f"org.apache.spark.sql.catalyst.expressions.aggregate.{name}", False, loader)
+        utils.classForName(f"org.apache.spark.sql.catalyst.expressions.aggregate.{name}", False, False)
         for name in ("AggregateFunction", "RuntimeReplaceableAggregate")
     ]
     listed, summed = set(), set()
@@ -72,10 +70,11 @@ def test_the_list_is_sparks(spark: Any) -> None:
         if not name.replace("_", "").isalnum():
             continue
         listed.add(name)
-        found = registry.lookupFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
-        if found.isDefined() and found.get().getClassName().startswith("org.apache.spark."):
-            kind = java.Class.forName(found.get().getClassName(), False, loader)
-            if any(aggregate.isAssignableFrom(kind) for aggregate in aggregates):
+        told = [row[0] for row in spark.sql(f"DESCRIBE FUNCTION `{name}`").collect()]
+        (kind,) = [line.partition(":")[2].strip() for line in told if line.startswith("Class:")] or [""]
+        if kind.startswith("org.apache.spark."):
+            found = utils.classForName(kind, False, False)
+            if any(aggregate.isAssignableFrom(found) for aggregate in aggregates):
                 summed.add(name)
     table_functions = {"range", "collations", "sql_keywords", "python_worker_logs"}
     assert listed - BUILT_IN <= table_functions
