@@ -78,10 +78,12 @@ errors: ## docs/ERRORS.md, from the classes of errors and examples that are run
 bench-report: ## docs/PERFORMANCE.md and its plots, from the results
 	.venv/bin/python -m bench report
 
-reliability: ## every operation killed at every failpoint on both databases, and damaged inputs: prints the figures
+reliability: ## damaged inputs, random views, several processes at once, every operation killed everywhere: the figures
 	@tools/setup.sh test
-	.venv/bin/python -m tests.reliability
 	.venv/bin/python -m tests.reliability.inputs --n 20000
+	.venv/bin/python -m tests.fuzz --n $(N)
+	.venv/bin/python -m tests.reliability.stress --seed $(SEED) --minutes $(MINUTES)
+	.venv/bin/python -m tests.reliability
 
 where: ## one history on a cluster, Spark Connect, PostgreSQL and S3; an executor lost, a full disk: downloads 690 MB once
 	@tools/setup.sh test

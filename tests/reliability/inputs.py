@@ -1,5 +1,7 @@
 """Bad input: thousands of damaged texts and values, each of which must be understood or refused by a DeferredError.
 
+What is refused has changed nothing: neither the value that was given, nor the files of a project, nor its database.
+
 Every input is drawn from a seed that is printed: `python -m tests.reliability.inputs --n 20000 --seed 7` repeats a run.
 """
 
@@ -11,6 +13,7 @@ import io
 import os
 import random
 import re
+import sqlite3
 import sys
 import tempfile
 import time
@@ -179,15 +182,31 @@ def _configuration(text: str, folder: Path) -> None:
 def _command(text: str, folder: Path) -> None:
     """A command in a project without tables. Its exit code is 0, 1 or 2; what it prints is no traceback."""
     arguments = ["--config", str(folder / "project" / "conf" / "deferred.toml"), *text.split(" ")]
-    said = io.StringIO()
+    said, code, before = io.StringIO(), None, held(folder / "project")
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
             cli.main(arguments)
         except SystemExit as ended:
-            if ended.code not in (0, 1, 2, None):
-                raise AssertionError(f"exit code {ended.code}: {said.getvalue()}") from None
+            code = ended.code
+    if code not in (0, 1, 2, None):
+        raise AssertionError(f"exit code {code}: {said.getvalue()}")
+    if code and held(folder / "project") != before:
+        raise AssertionError(f"refused with {code}, and something has changed: {said.getvalue()}")
     if "Traceback" in said.getvalue():
         raise AssertionError(said.getvalue())
+
+
+def held(project: Path) -> dict[str, Any]:
+    """What the files of a project hold, and the rows of its database."""
+    found: dict[str, Any] = {}
+    for file in sorted(project.rglob("*")):
+        name = file.relative_to(project).as_posix()
+        if file.suffix == ".db":
+            with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+                found[name] = list(connection.iterdump())
+        elif not file.name.endswith((".db-wal", ".db-shm", ".db-journal")):
+            found[name] = file.read_bytes() if file.is_file() else None
+    return found
 
 
 def _form(values: dict[str, Any]) -> None:
@@ -256,16 +275,19 @@ TARGETS: dict[str, Target] = {
 def run(number: int, seed: int) -> Iterator[tuple[str, Any, str | None]]:
     """Takes inputs one by one; yields where each went, what it was, and what was wrong if anything was."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder, _project(Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, project(Path(folder)):
         for name in chance.choices(list(TARGETS), [target.share for target in TARGETS.values()], k=number):
             target = TARGETS[name]
             given = target.draw(chance)
+            drawn = repr(given)
             begun = time.monotonic()
             wrong = None
             try:
                 target.take(given, Path(folder))
             except DeferredError as error:
                 wrong = None if str(error).strip() else "an error without a message"
+                if repr(given) != drawn:
+                    wrong = f"refused, and what was given has changed: it was {drawn}"
             except Exception:
                 wrong = traceback.format_exc()
             if time.monotonic() - begun > SLOW:
@@ -274,7 +296,7 @@ def run(number: int, seed: int) -> Iterator[tuple[str, Any, str | None]]:
 
 
 @contextlib.contextmanager
-def _project(folder: Path) -> Iterator[None]:
+def project(folder: Path) -> Iterator[None]:
     """A project whose metadata database no command may change, and an environment without settings of ours."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith("DEFERRED_")]:

@@ -70,12 +70,14 @@ class Results:
         return sum(problem is not None for problem in self._found.values())
 
     def figures(self, seed: int) -> str:
-        """How many crashes there are, how many were made, and how many left a trace."""
+        """How many failpoints and crashes there are, how many were made, and how many left a trace."""
+        failpoints = sum(len(effects) + 1 for effects in self._effects.values())  # and one after the last effect
         total = sum(len(Crashes.crashes_at(effects)) for effects in self._effects.values())
         done = Counter(case.database for case in self._found)
         return (
-            "; ".join(f"{done[database]} of {total} crashes on {database}" for database in ("sqlite", "postgresql"))
-            + f"; {len({case.operation for case in self._found})} operations"
+            f"{failpoints} failpoints of {len(self._effects)} operations, × 2 databases: "
+            + "; ".join(f"{done[database]} of {total} crashes on {database}" for database in ("sqlite", "postgresql"))
+            + f"; of {len({case.operation for case in self._found})} operations"
             + f"; {sum(case.during for case in self._found)} in the middle of a statement"
             + f"; {sum(case.carries_on for case in self._found)} carried on with; seed {seed}; "
             + f"violations {self.violations}"
