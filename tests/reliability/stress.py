@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -70,7 +71,34 @@ VIEWS = {
 KEYS = 6
 WORKERS = 3
 TOLERATED = (LeaseHeldError, LeaseLostError, LogLostError, SparkFailure, TransactionError)
-"""What an operation may end with when others work on the same things. It has changed nothing then, or is finished later."""
+"""What an operation may end with when others work on the same things, if the cause is one of theirs: see `excused`."""
+
+AGAIN = re.compile(r"CONCURRENT|CONFLICT|Nothing is lost; run the same command again|could not be shut out")
+"""What a failure of Spark says that comes from another writer of the same table."""
+
+OF_U = re.compile(r"\b(?:log of|[Tt]able) u\b")
+"""Of a lost log: u is restored and altered, and no other table is."""
+
+UNFINISHED = re.compile(r"could not be undone|could not be finished|has taken over transaction")
+"""Of a transaction that somebody else ends."""
+
+
+def excused(note: Mapping[str, Any]) -> bool:
+    """Whether an operation may have ended so, by the cause that it names: what others did to the same things."""
+    error = str(note.get("error"))
+    match note["outcome"]:
+        case "done" | "conflict" | "LeaseHeldError" | "LeaseLostError":
+            return True
+        case "SparkFailure":
+            return AGAIN.search(error) is not None
+        case "TransactionError":
+            return note["act"] == "transaction" or UNFINISHED.search(error) is not None
+        case "LogLostError":
+            rebuilt = note.get("rebuilt")
+            repaired = rebuilt is True or (isinstance(rebuilt, dict) and excused({"act": "rebuild", **rebuilt}))
+            return OF_U.search(error) is not None and repaired
+    return False
+
 
 PLAIN = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "false"}
 """The referee reads the tables through delta-rs, which does not know deletion vectors."""
@@ -222,7 +250,7 @@ class Worker:
             self.warehouse.rebuild(note["view"])
             note["rebuilt"] = True
         except DeferredError as error:
-            note["rebuilt"] = str(error)[:300]
+            note["rebuilt"] = {"outcome": type(error).__name__, "error": str(error)[:300]}
 
     def _view(self, note: dict[str, Any]) -> str:
         note["view"] = self.draw.choice(list(VIEWS))
@@ -338,8 +366,8 @@ def check(warehouse: Warehouse, notes: list[dict[str, Any]], report: Report) -> 
                     report.violations.append(f"{view} at version {version} has half of {tag}.")
     for note in notes:
         report.operations[note["act"]] += 1
-        if note["outcome"] == "unexpected":
-            report.violations.append(f"{note['act']}: {note['error']}")
+        if not excused(note):
+            report.violations.append(f"{note['act']}: {note['outcome']}: {note['error']} {note.get('rebuilt', '')}")
         if note["act"] == "read" and note["outcome"] == "done":
             report.states += 1
             cut = [cut for version, cut in shown[note["view"]] if version <= note["version"]][-1]
