@@ -155,6 +155,8 @@ FAMILIES = {
         "between",
         "in list",
         "like",
+        "like with escape",
+        "conditions compared",
         "is null",
         "three-valued or",
         "not",

@@ -77,8 +77,15 @@ class Expressions(Choices):
             listed = ", ".join(self.literal(column.type) for _ in range(2))
             return f"{column.ref} {self.random.choice(('IN', 'NOT IN'))} ({listed})"
         if column.type == STRING and kind < 0.65:
-            self.saw("like")
-            return f"{column.ref} LIKE 'x%'"
+            if self.chance(0.5):
+                self.saw("like")
+                return f"{column.ref} LIKE 'x%'"
+            self.saw("like with escape")
+            like = f"{column.ref} {self.random.choice(('LIKE', 'NOT LIKE'))} 'x!_%' ESCAPE '!'"
+            if depth > 0 and self.chance(0.5):
+                self.saw("conditions compared")
+                return f"({like}) {self.random.choice(('=', '<>', '<=>'))} ({self.predicate(columns, depth - 1)})"
+            return like
         if column.type == DATE and kind < 0.7:
             self.saw("interval")
             return f"{self.moved(column.ref)} {self.random.choice(('<', '>='))} {self.literal(DATE)}"
