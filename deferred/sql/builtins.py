@@ -17,7 +17,7 @@ KINDS: dict[str, str] = {
         "tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum"
     ),
     "array": (
-        "array array_append array_binary_search array_compact array_contains array_distinct array_except array_insert "
+        "array array_append array_compact array_contains array_distinct array_except array_insert "
         "array_intersect array_join array_max array_min array_position array_prepend array_remove array_repeat "
         "array_size array_union arrays_overlap arrays_zip flatten get sequence shuffle slice sort_array"
     ),
@@ -61,7 +61,7 @@ KINDS: dict[str, str] = {
     ),
     "misc": (
         "aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count current_catalog "
-        "current_database current_path current_schema current_user distributed_id input_file_block_length "
+        "current_database current_path current_schema current_user input_file_block_length "
         "input_file_block_start input_file_name java_method monotonically_increasing_id raise_error reflect "
         "session_user spark_partition_id try_aes_decrypt try_reflect typeof user uuid version"
     ),

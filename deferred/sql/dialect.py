@@ -77,8 +77,11 @@ class ViewSQL(Spark):
         def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
             """Comparisons, then IS, IN, LIKE and BETWEEN, which bind less strongly than Spark's other predicates.
 
-            After one of these no comparison may follow, as in Spark: such a text does not parse.
+            After one of these no comparison may follow, nor after NOT and what it is about: as in Spark, such a text
+            does not parse.
             """
+            if self._match(TokenType.NOT):
+                return self.expression(exp.Not(this=self._parse_equality()))
             this = self._parse_comparison()
             return self._parse_range(this, parse_is=True) if parse_is else this
 

@@ -56,7 +56,6 @@ NONDETERMINISTIC = frozenset(
         "shuffle",
         "monotonically_increasing_id",
         "spark_partition_id",
-        "distributed_id",
         "uniform",
         "randstr",
         "input_file_name",

@@ -141,7 +141,8 @@ def test_text_stays_readable(written: str, read: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["a LIKE b = c", "a IS NULL = b", "a IN (1) < b", "a -|- b", "a SIMILAR TO b", "a <-> b"]
+    "written",
+    ["a LIKE b = c", "NOT a LIKE b = c", "a IS NULL = b", "a IN (1) < b", "a -|- b", "a SIMILAR TO b", "a <-> b"],
 )
 def test_what_spark_does_not_parse_does_not_parse(written: str) -> None:
     with pytest.raises(InvalidSQLError, match="does not parse"):
