@@ -1,6 +1,7 @@
 """A new definition over the rows of the view itself: with other joins, conditions and columns.
 
-Joins of the old definition that the new one does not have may be left out where they neither add nor remove a row.
+Plans are compared, not texts: in a text the same words can mean another column, group or variable. Joins of the old
+definition that the new one does not have may be left out where they neither add nor remove a row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from deferred.algebra.blocks import Block, block_of
-from deferred.algebra.operators import Filter, Join, OuterJoin, Project, Scan
+from deferred.algebra.operators import Aggregate, Distinct, Filter, Join, OuterJoin, Project, Scan
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.operators.temporary import Temporary
@@ -24,11 +25,14 @@ from deferred.algebra.scalar import (
     conjunction,
     conjuncts,
     equated_columns,
+    is_column,
     rewrite,
+    substitute,
     written,
 )
 from deferred.algebra.selfmaintenance.promises import Promises, Reference
 from deferred.algebra.sharing import Pairs, Sharing, text_over
+from deferred.algebra.types import equality_is_coarser
 
 VIEW = "old view"
 """The name of the result that has the rows of the view under its old definition, under the columns of its plan."""
@@ -41,6 +45,24 @@ class OverView:
     plan: Plan
     relied: Promises
 
+    @property
+    def follows(self) -> bool:
+        """Whether the rows of the view say everything: no table is read, and no promise relied on."""
+        return not tables_of(self.plan) and not self.relied.keys
+
+    def left(self, names: Sequence[str]) -> Scalar | None:
+        """The condition for which rows of the view stay as they are, if that is all that the new definition changes.
+
+        It is over the names of the view's columns; None where the new definition shows others.
+        """
+        if not isinstance(self.plan, Project):
+            return None
+        shown, child = self.plan.outputs, self.plan.child
+        below, condition = (child.child, child.condition) if isinstance(child, Filter) else (child, exp.true())
+        if not isinstance(below, Temporary) or [e.name if is_column(e) else "" for _, e in shown] != [*below.columns]:
+            return None
+        return substitute(condition, {c: column(name) for c, name in zip(below.columns, names, strict=True)})
+
 
 def over_view(sharing: Sharing, new: Plan, promises: Promises) -> OverView | None:
     """new = Π(σ(V ⋈ others)): the inputs and conditions of the old plan are among those of the new one.
@@ -51,7 +73,8 @@ def over_view(sharing: Sharing, new: Plan, promises: Promises) -> OverView | Non
     An old input that the new plan does not have is left out where every row met exactly one of its rows (`_left_out`).
     """
     old, keyed = _without_left_joins(sharing.old, tables_of(new), promises)
-    before, after = block_of(old), block_of(new)
+    before = block_of(_with_conditions_above(old, sharing.old_types))
+    after = block_of(_with_conditions_above(new, sharing.new_types))
     inputs = _Inputs.of(sharing, before, after)
     links = _left_out(before, inputs.dropped, promises, sharing.old_types)
     plan = None if links is None else _of_view(sharing.old.columns, new.columns, before, after, inputs, links)
@@ -110,6 +133,34 @@ def _of_view(
     if not inputs.added and condition is not None:
         body = Filter(view, condition)
     return Project(body, tuple((c, e) for c, e in outputs if e is not None))
+
+
+def _with_conditions_above(plan: Plan, types: Mapping[str, str]) -> Plan:
+    """γ[K](σ[c](E)) = σ[c](γ[K](E)) and ε(σ[c](E)) = σ[c](ε(E)), where c asks only for keys: groups go as a whole.
+
+    Not of the one group of all rows, which stays whatever c says, nor of keys that are equal but not the same.
+    """
+
+    def pulled_up(node: Plan) -> Plan:
+        if not isinstance(node, (Aggregate, Distinct)):
+            return node
+        keys = node.keys if isinstance(node, Aggregate) else node.columns
+        below = block_of(node.child)
+        known = {written(below.outputs[c]): c for c in keys if not equality_is_coarser(types.get(c, ""))}
+        above, rest = list[Scalar](), list[Scalar]()
+        for part in below.conditions:
+            asked = rewrite(part, lambda e: _shown(e, {c: c for c in columns_of(e)}, known))
+            whole = columns_of(asked) and columns_of(asked) <= set(known.values())
+            (above if whole else rest).append(asked if whole else part)
+        condition = conjunction(rest)
+        body = Join(below.inputs, condition) if len(below.inputs) > 1 else below.inputs[0]
+        if len(below.inputs) == 1 and condition is not None:
+            body = Filter(body, condition)
+        groups = replace(node, child=Project(body, tuple((c, below.outputs[c]) for c in node.child.columns)))
+        asked_above = conjunction(above)
+        return groups if asked_above is None else Filter(groups, asked_above)
+
+    return transformed(plan, pulled_up)
 
 
 # ---- joins that are left out
@@ -214,7 +265,10 @@ def of_view(name: str) -> str:
 
 
 def _shown(node: Scalar, pairs: Pairs, shown: Mapping[str, str]) -> Scalar | None:
-    """The column of the view that has the value of an expression of the new plan."""
-    text = text_over(node, pairs) if isinstance(node, exp.Condition) else None
+    """The column of the view that has the value of an expression of the new plan.
+
+    A constant stays one: some functions take nothing else, as ROUND for its number of places.
+    """
+    text = text_over(node, pairs) if isinstance(node, exp.Condition) and columns_of(node) else None
     found = None if text is None else shown.get(text)
-    return None if found is None or isinstance(node, exp.Literal) else column(found)
+    return None if found is None else column(found)

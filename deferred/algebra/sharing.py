@@ -24,6 +24,8 @@ Pairs = Mapping[str, str]
 
 Outputs = Sequence[tuple[str, Scalar]]
 
+AtHand = Callable[[Stored], Sequence[Mapping[str, Any]] | None]
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -41,7 +43,7 @@ class Sharing:
     old_types: Mapping[str, str]
     new_types: Mapping[str, str]
     tables: frozenset[str]
-    at_hand: Callable[[Stored], Sequence[Mapping[str, Any]] | None] = lambda stored: None
+    at_hand: AtHand = lambda stored: None
     """The rows of a small support table of the old plan, where they can be looked at before anything is computed."""
     _pairs: dict[tuple[Plan, Plan], Pairs | None] = field(default_factory=dict)
 

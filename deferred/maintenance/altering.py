@@ -38,7 +38,6 @@ from deferred.algebra.bags import (
     overwrite,
     select,
     union_all,
-    written_out,
 )
 from deferred.algebra.editing import Edit, Typed, edited, was
 from deferred.algebra.nested import extends
@@ -51,7 +50,7 @@ from deferred.log.context import Context
 from deferred.log.lease import Held
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import functions, shared, support
-from deferred.maintenance.carrying import carried, kept_rows
+from deferred.maintenance.carrying import carried, kept_rows, over_rows
 from deferred.maintenance.definition import Definition, Pinned, outputs, query, rows_at
 from deferred.maintenance.following import followed
 from deferred.maintenance.making import make_differential, remove_folder
@@ -75,7 +74,7 @@ from deferred.options import ViewOptions
 from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
-from deferred.sql.altered_query import OfView, compared, marked, normal_form, renamed
+from deferred.sql.altered_query import marked, normal_form
 from deferred.sql.dialect import delta_table
 from deferred.sql.render import Renderer
 
@@ -137,27 +136,25 @@ class FromKept(Way):
 
 @dataclass(frozen=True)
 class FromOldRows(Way):
-    """Π(σ((MV ∸ ∇MV) ⊎ ΔMV)): no base table is read for the rows."""
+    """Π(σ((MV ∸ ∇MV) ⊎ ΔMV)): no base table is read for the rows.
 
-    found: OfView
+    `over` is the new definition over the rows of the view. `left` is the condition for which rows stay as they are,
+    where the others are deleted and nothing else changes.
+    """
+
+    over: Definition
+    left: exp.Expr | None
     name: ClassVar[str] = "from the view"
 
     def rows(self, job: Altering) -> exp.Query | None:
-        if self.found.outputs is None:
-            return None
-        held = net(reached(job.view), job.view.columns)
-        rows = written_out(held, [name for name, _ in job.view.columns])
-        chosen = select(renamed(self.found.outputs, [name for name, _ in job.new.columns]), rows)
-        return chosen if self.found.condition is None else chosen.where(self.found.condition.copy(), copy=False)
+        return query(self.over, job.new.columns, job.cut) if self.left is None else None
 
     def changes(self, job: Altering) -> exp.Query | None:
         """∇MV and ΔMV, without the rows of the view for which the condition is not true."""
+        assert self.left is not None, "asked only where all rows are not"
         names = [name for name, _ in job.view.columns]
-        left_out = select([exp.Star()], reached(job.view))
-        if self.found.condition is not None:
-            left_out.where(exp.Not(this=call("COALESCE", self.found.condition.copy(), exp.false())), copy=False)
-        else:
-            left_out.where(exp.false(), copy=False)
+        gone = exp.Not(this=call("COALESCE", self.left.copy(), exp.false()))
+        left_out = select([exp.Star()], reached(job.view)).where(gone, copy=False)
         return union_all([_pending(job), negated(left_out, names)])
 
 
@@ -397,16 +394,15 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return FromBaseTables("The view reads a CHAR column, whose values are padded where they are compared.")
     if _cut_of(context, view, new) is None:
         return FromBaseTables("A table was not known at the time to which the view's changes are computed.")
-    found = compared(old.sql, new.definition.sql, [name for name, _ in view.columns])
-    kept = carried(view, old, new.definition)
-    if isinstance(found, OfView):
-        if found.outputs is None and found.condition is None:
-            return FromOldRows("The rows of the view stay; what is kept beside them is made again.", found)
-        if found.outputs is None:
-            return FromOldRows("The new rows are those of the view for which one more condition holds.", found)
-        outputs = select(renamed(found.outputs, [n for n, _ in new.columns]), delta_table(mv_path(view.location)))
-        if tuple(context.engine.columns(outputs)) == tuple(new.columns):
-            return FromOldRows("The new columns follow from those of the view.", found)
+    found, kept = over_rows(view, old, new.definition), carried(view, old, new.definition)
+    if found is not None and found.over.follows:
+        left = found.over.left([name for name, _ in view.columns]) if view.columns == new.columns else None
+        why = "The new columns follow from those of the view."
+        if left is not None:
+            why = "The new rows are those of the view for which one more condition holds."
+        if left == exp.true():
+            why = "The rows of the view stay; what is kept beside them is made again."
+        return FromOldRows(why, found.definition, left)
     if view.columns == new.columns and (kept is None or kept.tables):
         by_difference = _difference(context, view, old, new.definition)
         if by_difference is not None:
@@ -418,9 +414,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
                 return FromBaseTables(f"A join could be left out if it held that {promise}, but it does not.")
         tables = ", ".join(sorted(kept.tables)) or "no base table"
         return FromKept(f"The new rows follow from rows that are kept; read again: {tables}.")
-    if found is None:
-        return FromBaseTables("The new rows do not follow from the old ones by a condition, columns or branches alone.")
-    return FromBaseTables("The types of the columns change.")
+    return FromBaseTables("The new rows do not follow from the old ones by a condition, columns or branches alone.")
 
 
 def _difference(context: Context, view: ViewRecord, old: Definition, new: Definition) -> ByDifference | None:

@@ -11,10 +11,10 @@ from sqlglot import exp
 from deferred.algebra.bags import BATCH, GONE, alias, column, net, select, written_out
 from deferred.algebra.operators import Stored, Temporary
 from deferred.algebra.operators.scan import tables_of
-from deferred.algebra.over_view import VIEW, of_view, over_view
+from deferred.algebra.over_view import VIEW, OverView, of_view, over_view
 from deferred.algebra.plan import Plan, inputs_first, replaced
 from deferred.algebra.selfmaintenance import Promises
-from deferred.algebra.sharing import Shared, Sharing, kept_before, over_shared
+from deferred.algebra.sharing import AtHand, Shared, Sharing, kept_before, over_shared
 from deferred.algebra.strategy import Keeping, kept_nodes
 from deferred.maintenance import support
 from deferred.maintenance.definition import Definition, rows_at
@@ -58,18 +58,15 @@ def carried(view: ViewRecord, old: Definition, new: Definition) -> Carried | Non
     """The new definition over the support tables of the old one; None where nothing of them can be taken over."""
     if not old.has_plan or not new.has_plan:
         return None
-    same = frozenset(
-        name for name, table in new.tables.items() if name in old.tables and old.tables[name].id == table.id
-    )
     states = support.held_at(view, old, view.propagated_batch)
 
     def at_hand(stored: Stored) -> Sequence[Mapping[str, Any]] | None:
         return None if states is None else _rows_at_hand(view, old, stored, states[stored.name])
 
-    sharing = Sharing(old.plan, old.column_types, new.column_types, same, at_hand)
-    found = sharing.shared(new.plan)
+    found = _sharing(old, new, at_hand).shared(new.plan)
     if not found:
-        return _over_the_view(view, old, new, sharing)
+        over = None if kept_nodes(new.plan) else over_rows(view, old, new)
+        return None if over is None else Carried(over.definition, {}, over.over.relied)
     rows = kept_rows(view, old)
     if rows is None:
         return None
@@ -111,12 +108,29 @@ def _rows_at_hand(
     return [row for row in rows.to_pylist() if not state.appended or row[BATCH] == state.batch]
 
 
-def _over_the_view(view: ViewRecord, old: Definition, new: Definition, sharing: Sharing) -> Carried | None:
-    """The new definition over the rows of the view at s_i, where neither keeps others."""
-    found = None if kept_nodes(new.plan) else over_view(sharing, new.plan, declared(old))
+@dataclass(frozen=True)
+class OverRows:
+    """The new definition over the rows of the view at s_i."""
+
+    over: OverView
+    definition: Definition
+
+
+def over_rows(view: ViewRecord, old: Definition, new: Definition) -> OverRows | None:
+    """The new definition over the rows of the view and other tables; None where these do not say its rows."""
+    if not old.has_plan or not new.has_plan:
+        return None
+    found = over_view(_sharing(old, new), new.plan, declared(old))
     if found is None:
         return None
     names = [name for name, _ in view.columns]
     rows = written_out(net(reached(view), view.columns), names)
     columns = [alias(column(name), of_view(c)) for c, name in zip(old.plan.columns, names, strict=True)]
-    return Carried(replace(new, kept={VIEW: select(columns, rows)}).with_plan(found.plan), {}, found.relied)
+    return OverRows(found, replace(new, kept={VIEW: select(columns, rows)}).with_plan(found.plan))
+
+
+def _sharing(old: Definition, new: Definition, at_hand: AtHand = lambda stored: None) -> Sharing:
+    same = frozenset(
+        name for name, table in new.tables.items() if name in old.tables and old.tables[name].id == table.id
+    )
+    return Sharing(old.plan, old.column_types, new.column_types, same, at_hand)

@@ -138,7 +138,7 @@ def _own_tables(view: ViewRecord, old: Definition, way: Way, kept: Carried | Non
 
 def _written(view: ViewRecord, new: Definition, way: Way) -> Iterable[Part]:
     """MV, as a whole or the rows that change, and the support tables of the new definition, which are made anew."""
-    by_rows = isinstance(way, ByDifference) or (isinstance(way, FromOldRows) and way.found.outputs is None)
+    by_rows = isinstance(way, ByDifference) or (isinstance(way, FromOldRows) and way.left is not None)
     how = "only the rows that change" if by_rows else "all its rows, by one commit"
     yield _part("the view itself", how, costs.size_at(mv_path(view.location), view.columns))
     for name, (node, strategy) in kept_nodes(new.plan).items():

@@ -1,167 +1,26 @@
-"""A query and the one that takes its place, clause by clause: what of the new rows is in the old ones already.
+"""A query and the one that takes its place: one text for both, in which it is marked what only one of them has.
 
-Only what is surely right is found. `None` means that the new rows are computed from the beginning.
+Only what is surely right is found. `None` means that the new rows are computed in another way.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
 from sqlglot import exp
 
-from deferred.algebra.aggregates.calls import is_aggregate, name_of
-from deferred.algebra.bags import alias, column
+from deferred.algebra.aggregates.calls import is_aggregate
+from deferred.algebra.bags import alias
 from deferred.algebra.editing import edit
 from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.operators.scan import scans_of
 from deferred.algebra.plan import Plan
-from deferred.algebra.scalar import all_true, conjunction, conjuncts
+from deferred.algebra.scalar import all_true, conjuncts
 from deferred.sql.dialect import parse_query, text, without_comments
-from deferred.sql.functions import GENERATORS
 from deferred.sql.render import ReadableLeaves, Renderer
-
-
-@dataclass(frozen=True)
-class OfView:
-    """new = Π[outputs](σ[condition](old)): the new rows come from the old view alone."""
-
-    outputs: tuple[exp.Expr, ...] | None
-    """One expression for each new column, over the columns of the old view; None where they are the same."""
-    condition: exp.Expr | None
-
-
-def compared(old: str, new: str, names: Sequence[str]) -> OfView | None:
-    """How the rows of a new query follow from those of the old one alone, whose columns have these names.
-
-    >>> compared("SELECT a, b FROM t", "SELECT a, b FROM t WHERE b = 1", ["a", "b"]).condition.sql()
-    '"b" = 1'
-    """
-    return _of_view(parse_query(without_comments(old)), parse_query(without_comments(new)), names)
-
-
-# ---- from the view alone
-
-_OTHERWISE = ("order", "limit", "offset", "qualify", "windows", "sort", "cluster", "distribute")
-"""Clauses under which a condition or a column may not be changed: they look at several rows."""
-
-
-def _of_view(old: exp.Query, new: exp.Query, names: Sequence[str]) -> OfView | None:
-    """Π(σ(old)), where the queries differ by items of SELECT and by conditions that the new one adds."""
-    if not (isinstance(old, exp.Select) and isinstance(new, exp.Select)) or len(old.expressions) != len(names):
-        return None
-    changing = ("expressions", "where", "having")
-    if not _same(_without(old, *changing), _without(new, *changing)) or any(map(old.args.get, _OTHERWISE)):
-        return None
-    if not (_is_plain(old) and _is_plain(new)):
-        return None
-    columns = {text(item.unalias()): name for item, name in zip(old.expressions, names, strict=True)}
-    added = _added_conditions(old, new, columns)
-    if added is None:
-        return None
-    if [text(item) for item in old.expressions] == [text(item) for item in new.expressions]:
-        return OfView(None, conjunction(added))
-    grouped = old.args.get("group")
-    if old.args.get("distinct") or (grouped and not _groups_by_names(grouped)):
-        return None
-    outputs = _complete(_over(item.unalias(), columns) for item in new.expressions)
-    return None if outputs is None else OfView(tuple(outputs), conjunction(added))
-
-
-def _added_conditions(old: exp.Select, new: exp.Select, columns: Mapping[str, str]) -> list[exp.Expr] | None:
-    """The conditions of the new query alone, over the old rows; None where it lacks one, or they cannot be told so."""
-    found: list[exp.Expr | None] = []
-    for clause in ("where", "having"):
-        before, after = (conjuncts(q.args[clause].this) if q.args.get(clause) else [] for q in (old, new))
-        if _other(before, after):
-            return None
-        seen = columns if clause == "having" else _seen_by_where(old, new, columns)
-        found += [None if seen is None else _over(part, seen) for part in _other(after, before)]
-    return _complete(found)
-
-
-def _seen_by_where(old: exp.Select, new: exp.Select, columns: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What a condition on the rows below may read: of groups their keys, as one on whole groups commutes with grouping.
-
-    The one row of all groups together stays, whatever the condition.
-    """
-    grouped = old.args.get("group")
-    listed = (*old.expressions, *new.expressions)
-    if not grouped and not any(is_aggregate(node) for item in listed for node in item.walk()):
-        return columns
-    keys = set(map(text, grouped.expressions)) if grouped and _groups_by_names(grouped) else set()
-    return {item: name for item, name in columns.items() if item in keys} if keys else None
-
-
-def _complete(values: Iterable[exp.Expr | None]) -> list[exp.Expr] | None:
-    """All values, None where one is missing."""
-    listed = list(values)
-    found = [value for value in listed if value is not None]
-    return found if len(found) == len(listed) else None
-
-
-def _groups_by_names(group: exp.Group) -> bool:
-    """Whether GROUP BY lists expressions only: no ordinals, no ALL, no ROLLUP."""
-    others = [value for name, value in group.args.items() if name != "expressions" and value]
-    return not others and not any(isinstance(key, exp.Literal) for key in group.expressions)
-
-
-def _is_plain(query: exp.Select) -> bool:
-    """Whether every item of SELECT is a value of its own: no star, no window, no generator, no subquery."""
-    return not any(
-        isinstance(node, (exp.Window, exp.Query))
-        or (isinstance(node, exp.Star) and (node.parent is None or name_of(node.parent) != "count"))
-        or name_of(node) in GENERATORS
-        for item in query.expressions
-        for node in item.walk()
-    )
-
-
-def _same(one: exp.Expr, other: exp.Expr) -> bool:
-    """Whether two trees are written alike; sqlglot's own comparison ignores case in some of their parts."""
-    return text(one) == text(other)
-
-
-def _other(parts: Sequence[exp.Expr], than: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The conjuncts that are not among others."""
-    known = set(map(text, than))
-    return [part for part in parts if text(part) not in known]
-
-
-def _over(expression: exp.Expr, items: Mapping[str, str]) -> exp.Expr | None:
-    """An expression of a query's scope over the columns of its result, None where these do not say its value."""
-
-    def visit(node: exp.Expr) -> exp.Expr:
-        name = items.get(text(node)) if isinstance(node, exp.Condition) else None
-        if name is None:
-            return node
-        shown = column(name)
-        shown.meta["shown"] = True
-        return shown
-
-    result = expression.copy().transform(visit)
-    for node in result.walk():
-        if isinstance(node, exp.Query) or is_aggregate(node):
-            return None
-        if isinstance(node, exp.Column) and not node.meta.get("shown"):
-            return None
-    return result
-
-
-def _without(query: exp.Query, *clauses: str) -> exp.Query:
-    copy = query.copy()
-    for clause in clauses:
-        copy.set(clause, None)
-    return copy
-
-
-def renamed(outputs: Sequence[exp.Expr], names: Sequence[str]) -> list[exp.Expr]:
-    """Expressions under the names of the new columns."""
-    return [alias(value.copy(), name) for value, name in zip(outputs, names, strict=True)]
-
 
 # ---- one text for both queries
 
@@ -311,6 +170,33 @@ def _only_in(branch: exp.Query, new: bool) -> exp.Query:
 
 def _truth(value: bool) -> exp.Boolean:
     return exp.true() if value else exp.false()
+
+
+# ---- parts of queries
+
+
+def _groups_by_names(group: exp.Group) -> bool:
+    """Whether GROUP BY lists expressions only: no ordinals, no ALL, no ROLLUP."""
+    others = [value for name, value in group.args.items() if name != "expressions" and value]
+    return not others and not any(isinstance(key, exp.Literal) for key in group.expressions)
+
+
+def _same(one: exp.Expr, other: exp.Expr) -> bool:
+    """Whether two trees are written alike; sqlglot's own comparison ignores case in some of their parts."""
+    return text(one) == text(other)
+
+
+def _other(parts: Sequence[exp.Expr], than: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The conjuncts that are not among others."""
+    known = set(map(text, than))
+    return [part for part in parts if text(part) not in known]
+
+
+def _without(query: exp.Query, *clauses: str) -> exp.Query:
+    copy = query.copy()
+    for clause in clauses:
+        copy.set(clause, None)
+    return copy
 
 
 # ---- the same plan

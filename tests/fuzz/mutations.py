@@ -34,6 +34,32 @@ def summed(sql: str) -> str:
     return f"SELECT of_0, COUNT(*) AS n{values} FROM ({sql}) AS below({listed}) GROUP BY of_0"
 
 
+def aliased(sql: str) -> str:
+    """The query in which names of its own items are used: by groups, by conditions on these, and by another item."""
+    query = parse_query(sql)
+    if not isinstance(query, exp.Select) or any(item.is_star for item in query.expressions):
+        return sql
+    names = {f"named_{place}": item.unalias() for place, item in enumerate(query.expressions)}
+    known = {value.sql(dialect=ViewSQL): name for name, value in names.items()}
+
+    def named(node: exp.Expr) -> exp.Expr:
+        name = known.get(node.sql(dialect=ViewSQL)) if isinstance(node, (exp.Column, exp.AggFunc)) else None
+        return node if name is None else exp.column(name)
+
+    query.set("expressions", [exp.alias_(value, name) for name, value in names.items()])
+    group = query.args.get("group")
+    if group:
+        group.set("expressions", [named(key) for key in group.expressions])
+        if query.args.get("having"):
+            query.set("having", query.args["having"].transform(named))
+    elif not query.args.get("distinct") and any(isinstance(value, exp.Column) for value in names.values()):
+        name = next(name for name, value in names.items() if isinstance(value, exp.Column))
+        query.select(
+            exp.alias_(exp.Coalesce(this=exp.column(name), expressions=[exp.column(name)]), "lateral"), copy=False
+        )
+    return query.sql(dialect=ViewSQL)
+
+
 def _selects(query: exp.Query) -> list[exp.Select]:
     """The outermost SELECTs: the query itself, or the branches of a set operation."""
     if isinstance(query, exp.SetOperation):
@@ -202,6 +228,43 @@ def another_aggregate(query: exp.Query, random: Random) -> exp.Query:
     return query
 
 
+def other_aggregates(query: exp.Query, random: Random) -> exp.Query:
+    """Another value in the place of an aggregate: a part of a sum, the other extreme, whether there is one."""
+    if isinstance(query, exp.Select):
+        calls = [
+            call for item in query.expressions for call in item.find_all(exp.AggFunc) if not call.find(exp.Distinct)
+        ]
+        calls = [call for call in calls if not isinstance(call.parent, (exp.Filter, exp.Window, exp.WithinGroup))]
+        if calls:
+            call = random.choice(calls)
+            made: list[exp.Expr] = [exp.Coalesce(this=call.copy(), expressions=[call.copy()])]
+            if isinstance(call, exp.Count):
+                made.append(exp.Paren(this=exp.Add(this=call.copy(), expression=exp.Literal.number(1))))
+            if type(call) in _OTHERS:
+                made.append(_OTHERS[type(call)](this=call.this.copy()))
+            call.replace(random.choice(made))
+    return query
+
+
+_OTHERS: Mapping[type[exp.Expr], type[exp.Expr]] = {exp.Min: exp.Max, exp.Max: exp.Min}
+
+
+def rows_of_a_total(query: exp.Query, random: Random) -> exp.Query:
+    """The rows below a total, with a constant for each aggregate; or the groups without their keys: their total."""
+    if isinstance(query, exp.Select) and not any(query.args.get(c) for c in ("having", "order", "distinct")):
+        calls = [call for item in query.expressions for call in item.find_all(exp.AggFunc)]
+        if not query.args.get("group") and calls and not query.find(exp.Window):
+            for item in query.expressions:
+                value = item.unalias()
+                value.replace(exp.cast(exp.Literal.number(1), random.choice(("bigint", "int"))))
+        elif query.args.get("group"):
+            items = [item for item in query.expressions if item.find(exp.AggFunc)]
+            if items:
+                query.set("group", None)
+                query.set("expressions", items)
+    return query
+
+
 def other_groups(query: exp.Query, random: Random) -> exp.Query:
     """Without a condition on groups, or with another one."""
     having = query.args.get("having")
@@ -248,9 +311,15 @@ def another_join(query: exp.Query, random: Random, tables: Mapping[str, Sequence
 BELOW: Sequence[Edit] = (filtered_below, filtered_below, another_set_branch)
 """Edits of what is below groups."""
 
+NAMED: Sequence[Edit] = (
+    *(computed_otherwise, computed_otherwise, other_aggregates, other_aggregates, shown_otherwise),
+    *(narrowed, rows_of_a_total, filtered_groups),
+)
+"""Edits of what the names of items stand for."""
+
 EDITS: Sequence[Edit] = (
     *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered, reordered),
-    *(another_aggregate, another_aggregate, other_groups, more_or_fewer),
+    *(another_aggregate, another_aggregate, other_aggregates, rows_of_a_total, other_groups, more_or_fewer),
     *(filtered_below, filtered_below, another_set_branch),
     *(computed_otherwise, computed_otherwise, written_otherwise, written_otherwise, join_removed),
 )
