@@ -35,12 +35,16 @@ class Step:
 class Bound:
     """How many rounds a recursion may take that need not end, and how many columns it has.
 
+    `taken` are the places of the columns whose values it computes from none of its own rows. They alone tell a cycle: a
+    depth or a path is another one in every round.
+
     With `levels`, a loop may begin at any level: the column after those says how many rounds led to a row.
     """
 
     rounds: int
     recursion: str
     columns: int
+    taken: tuple[int, ...] = ()
     levels: bool = False
 
 
@@ -226,7 +230,7 @@ def _check(loop: Loop, machine: Machine, done: Run) -> None:
     if cycle:
         raise EndlessRecursionError(
             f"{told} They go round in a cycle: {' → '.join([*cycle, cycle[0]])}. Remove it from the tables, "
-            f"add a condition that ends the recursion, or use UNION, which has each row once."
+            f"add a condition that ends the recursion, or use UNION, which has each row once, and no columns that grow."
         )
     raise EndlessRecursionError(
         f"{told} If they go round in a cycle, add a condition that ends it, or use UNION without columns that grow; if "
@@ -242,14 +246,18 @@ TRIED = 5
 def _cycle(loop: Loop, bound: Bound, machine: Machine, done: Run) -> list[str]:
     """The rows by way of which one of the last rows is derived from itself; nothing where that is not found out.
 
-    Rounds from that row alone lead back to it. They stop where as many as there may be have led elsewhere. A round that
-    finds several rows is an ellipsis: not all of them need be on the way.
+    Rounds from that row alone lead back to it, or to one that differs only in what every round computes. They stop
+    where as many as there may be have led elsewhere. A round that finds several rows is an ellipsis: not all of them
+    need be on the way.
     """
     from deferred.algebra.operators import SEMI, Limit, OuterJoin, Temporary
     from deferred.algebra.operators.project import renamed
     from deferred.algebra.scalar import all_true, column, same
 
-    newest, values = loop.newest, loop.newest.columns[: bound.columns]
+    newest = loop.newest
+    values = [newest.columns[place] for place in bound.taken]
+    if not values:
+        return []
     last, one, again = (Temporary(f"{newest.name}_{name}", newest.columns) for name in ("last", "one", "again"))
     ordered = tuple(exp.Ordered(this=column(c), nulls_first=True) for c in values)
     others = {c: f"{c}_one" for c in values}
@@ -260,7 +268,10 @@ def _cycle(loop: Loop, bound: Bound, machine: Machine, done: Run) -> list[str]:
             return []
         found, way = machine.compute(newest.name, one, False), list[str]()
         for _ in range(bound.rounds):
-            told = str(tuple(machine.examples(newest.name)[0][: bound.columns])) if found == 1 else "…"
+            told = "…"
+            if found == 1:
+                row = machine.examples(newest.name)[0]
+                told = str(tuple(row[place] for place in bound.taken))
             way += [told] if way[-1:] != [told] or found == 1 else []
             _run(loop.steps, machine, done)
             found = machine.compute(newest.name, loop.next, False)

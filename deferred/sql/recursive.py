@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deferred.algebra.aggregates.calls import name_of
 from deferred.algebra.bags import call
 from deferred.algebra.operators import (
     ANTI,
@@ -26,7 +28,7 @@ from deferred.algebra.operators import (
 from deferred.algebra.operators.project import pick
 from deferred.algebra.operators.recursion import ROUNDS
 from deferred.algebra.plan import Plan, transformed
-from deferred.algebra.scalar import Scalar, column, conjunction, conjuncts, substitute
+from deferred.algebra.scalar import Scalar, column, columns_of, conjunction, conjuncts, is_column, substitute
 from deferred.algebra.types import FLOATING, MAP, equality_is_coarser, has_no_order, parsed
 from deferred.errors import InvalidSQLError, UnsupportedSQLError
 from deferred.sql import set_operations
@@ -81,13 +83,14 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
     reference = Reference(f"recursion{len(binder.recursions) + 1}", label, ids, shown)
     binder.recursions.append(label)
     inside = {**known, label.casefold(): _relation(binder, reference, names, types, label)}
-    derived = []
+    derived, taken = [], set(range(len(names)))
     for branch in branches:
         if _names(branch, label):
             relation = binder.query(branch, inside)
             relation = replace(relation, plan=_without_padding(binder, relation.plan))
             _refuse_cycles(relation.plan, reference, every)
             plan = _cast(binder, relation, names, types, label)
+            taken &= _taken(plan)
             derived.append(
                 _levelled(binder, _encoded(binder, plan), reference)
                 if every
@@ -95,8 +98,9 @@ def recursion(binder: Binder, cte: exp.CTE, ctes: Mapping[str, Relation]) -> Rel
             )
     if every:
         begin = Project(begin, (*((c, column(c)) for c in begin.columns), (ids[-1], _level(0))))
-    rounds = alias.meta.get("rounds", ROUNDS)
-    node = Recursion(begin, UnionAll(tuple(derived), ids), reference, every, rounds)
+    ends = not every and len(taken) == len(names)
+    rounds = None if ends else alias.meta.get("rounds", ROUNDS)
+    node = Recursion(begin, UnionAll(tuple(derived), ids), reference, every, rounds, tuple(sorted(taken)))
     return _relation(binder, node, names, types, label)
 
 
@@ -304,6 +308,58 @@ def _is_recursive(plan: Plan) -> bool:
     if isinstance(plan, Recursion):
         return False
     return isinstance(plan, Reference) or any(map(_is_recursive, plan.children))
+
+
+# ---- whether it ends
+
+
+class _From(IntEnum):
+    """Where the values of a column in a recursive branch come from."""
+
+    ELSEWHERE = 0
+    X = 1
+    COMPUTED = 2
+
+
+def _taken(branch: Plan) -> set[int]:
+    """The places of the columns that a branch takes from rows of X as they are, or from elsewhere.
+
+    There are finitely many such values, whatever the rounds: those of the start, and those made of other tables alone.
+    A set of rows of them ends.
+    """
+    origins = _origins(branch)
+    return {place for place, c in enumerate(branch.columns) if origins[c] != _From.COMPUTED}
+
+
+def _origins(plan: Plan) -> Mapping[str, _From]:
+    if isinstance(plan, Reference) or not _is_recursive(plan):
+        return dict.fromkeys(plan.columns, _From.X if isinstance(plan, Reference) else _From.ELSEWHERE)
+    below = [_origins(child) for child in plan.children]
+    if isinstance(plan, UnionAll):
+        sides = [[known[c] for c in side.columns] for side, known in zip(plan.inputs, below, strict=True)]
+        return {c: max(each) for c, each in zip(plan.ids, zip(*sides, strict=True), strict=True)}
+    known = {c: origin for each in below for c, origin in each.items()}
+    if isinstance(plan, Project):
+        return {c: _origin(e, known) for c, e in plan.outputs}
+    return {c: known.get(c, _From.COMPUTED) for c in plan.columns}
+
+
+def _origin(value: Scalar, known: Mapping[str, _From]) -> _From:
+    """That of an expression: a choice between values makes no new one."""
+    if is_column(value) or all(known[c] == _From.ELSEWHERE for c in columns_of(value)):
+        return max((known[c] for c in columns_of(value)), default=_From.ELSEWHERE)
+    if isinstance(value, exp.Paren):
+        return _origin(value.this, known)
+    if isinstance(value, exp.Anonymous) and name_of(value) in _CHOOSING:
+        return max(_origin(each, known) for each in value.expressions)
+    if isinstance(value, exp.Case):
+        chosen = [*(each.args["true"] for each in value.args["ifs"]), value.args.get("default")]
+        return max(_origin(each, known) for each in chosen if each is not None)
+    return _From.COMPUTED
+
+
+_CHOOSING = frozenset({"coalesce", "ifnull", "nvl", "nvl2", "greatest", "least"})
+"""Functions whose value is one of their arguments."""
 
 
 # ---- UNION: the form that delete and rederive needs

@@ -90,7 +90,7 @@ class CountedLevels(Fixpoint):
             inner.steps.append(Step(pending.name, inner.reading(both)))
             return _lowest(pending)
 
-        bound = replace(node.bound, levels=True)
+        bound = None if node.bound is None else replace(node.bound, levels=True)
         standing = self._standing(node)
         found = d.loop(self._finding(node), node.reference.name, _lowest(pending), standing, following, bound)
         moved = united([looked_up(self._stored(node), Keys.same(found, node.columns)), found], columns)

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from deferred.algebra.unnest import Bindings, Unnesting
 
 ROUNDS = 100
-"""How many rounds a recursion may take that does not say so itself, as in Spark."""
+"""How many rounds a recursion may take that need not end and does not say so itself, as in Spark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +115,17 @@ class Recursion(Barrier):
     Without `every` (UNION) it is a set: the least X = ε(S ⊎ T(X)). With it (UNION ALL) it is a bag with one row for
     each derivation, the least X = S ⊎ T(X), whose last column is the level: the height of the derivation.
     T is monotone: a larger X gives no less. The binder refuses a recursion through negation or aggregation.
+
+    Without `rounds` it surely ends: it is a set, and T takes all values from rows of X or from elsewhere, and computes
+    none. `taken` are the places of the columns of which that is so.
     """
 
     start: Plan
     step: Plan
     reference: Reference
     every: bool
-    rounds: int = ROUNDS
+    rounds: int | None = ROUNDS
+    taken: tuple[int, ...] = ()
     kept: Fixpoint | None = None
 
     called = "a recursion"
@@ -211,7 +216,7 @@ class Recursion(Barrier):
     def evaluate(self, e: Evaluation) -> Bag:
         """The plain fixpoint, by its definition."""
         start, found = e(self.start), Counter[Any]()
-        for _ in range(self.rounds + 2):
+        for _ in count() if self.rounds is None else range(self.rounds + 2):
             derived = start + e.given(self.reference.name, found)(self.step)
             newest = derived if self.every else Counter(dict.fromkeys(derived, 1))
             if newest == found:
@@ -224,8 +229,10 @@ class Recursion(Barrier):
         return w.query(self._kept.computed(self))
 
     @property
-    def bound(self) -> Bound:
-        return Bound(self.rounds, self.reference.label, len(self.columns) - self.every)
+    def bound(self) -> Bound | None:
+        if self.rounds is None:
+            return None
+        return Bound(self.rounds, self.reference.label, len(self.columns) - self.every, self.taken)
 
     @property
     def _kept(self) -> Fixpoint:

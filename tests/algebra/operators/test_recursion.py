@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -174,6 +175,60 @@ def test_the_rows_of_a_cycle_are_named(name: str) -> None:
     db.close()
     _, shown = str(stopped.value).split("go round in a cycle: ")
     assert shown.split(". Remove")[0] == cycle
+
+
+COMPUTED = {
+    "a depth": "WITH RECURSIVE x(n, depth) AS (SELECT 1, 0 UNION {all} SELECT t.b, depth + 1 FROM x JOIN t ON x.n = t.a)",
+    "a path, before": (
+        "WITH RECURSIVE x(way, n) AS (SELECT CAST(1 AS STRING), 1 UNION {all} "
+        "SELECT way || '/' || CAST(t.b AS STRING), t.b FROM x JOIN t ON x.n = t.a)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("all_", ["", "ALL"])
+def test_what_every_round_computes_does_not_hide_a_cycle(name: str, all_: str) -> None:
+    db = Database(SCHEMAS)
+    db.replace("t", Counter(((1, 2), (2, 3), (3, 2))))
+    with pytest.raises(EndlessRecursionError, match=re.escape("in a cycle: (3,) → (2,) → (3,). Remove")):
+        db.evaluate(db.bind(COMPUTED[name].format(all=all_) + " SELECT * FROM x"))
+    db.close()
+
+
+ENDING = {
+    "values of rows": "SELECT x.n, t.b FROM x JOIN t ON x.m = t.a",
+    "a value of a table that is computed there": "SELECT x.n, t.b + 1 FROM x JOIN t ON x.m = t.a",
+    "one of several values": "SELECT COALESCE(x.n, 0), CASE WHEN x.m > 1 THEN t.b ELSE x.m END FROM x JOIN t ON x.m = t.a",
+    "rows of several kinds": "SELECT m, n FROM x UNION SELECT x.n, t.b FROM x JOIN t ON x.m = t.a",
+}
+COMPUTING = {
+    "one more": "SELECT x.n, x.m + 1 FROM x WHERE x.m < 3",
+    "of two tables": "SELECT x.n, t.b + x.m FROM x JOIN t ON x.m = t.a WHERE x.m < 3",
+    "in one of two branches": "SELECT x.n, t.b FROM x JOIN t ON x.m = t.a UNION SELECT x.m, -x.n FROM x",
+    "below a subquery": "SELECT n, k FROM (SELECT n, m + 1 AS k FROM x) q WHERE k < 3",
+}
+
+
+@pytest.mark.parametrize("name", [*ENDING, *COMPUTING])
+def test_a_set_of_values_that_are_there_has_no_limit(name: str) -> None:
+    branch = (ENDING | COMPUTING)[name]
+    for union, ends in (("UNION", name in ENDING), ("UNION ALL", False)):
+        query = (
+            f"WITH RECURSIVE x(n, m) AS (SELECT a, b FROM t {union} {branch.replace('UNION', union)}) SELECT * FROM x"
+        )
+        (node,) = (node for node in bound(query).walk() if isinstance(node, Recursion))
+        assert (node.rounds is None) == ends
+
+
+def test_what_a_set_means_does_not_depend_on_how_its_tables_came_to_be() -> None:
+    """A chain that grows at its top, edge by edge: each change takes a few rounds, a recomputation more than the limit."""
+    query = (
+        "WITH RECURSIVE x(a, b) MAX RECURSION LEVEL 4 AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON "
+        "x.b = t.a) SELECT a, COUNT(*) AS n FROM x GROUP BY a"
+    )
+    steps = tuple({"t": Change((), ((-n, 1 - n),))} for n in range(12))
+    check(Case(SCHEMAS, query, rows_of((1, 2)), steps))
 
 
 def test_the_limit_of_a_bag_is_that_of_its_levels_wherever_a_change_begins() -> None:
