@@ -500,6 +500,10 @@ def test_creating_replacing_and_dropping(retail: Project) -> None:
     assert [(part["table"], part["how"]) for part in found["writes"]] == [
         ("the view itself", "all its rows, by one commit")
     ]
+    strict = retail.folder / "strict.sql"
+    ranked = "SELECT custId, RANK() OVER (ORDER BY quantity) AS place FROM sales"
+    strict.write_text(f"CREATE MATERIALIZED VIEW big WITH (refresh_policy = 'incremental_strict') AS {ranked}")
+    assert "incremental_strict refuses" in retail.fails("explain", "big", "--against", str(strict))
     new = {
         "first": "SELECT custId, COUNT(*) AS n FROM sales GROUP BY custId",
         "second": "SELECT n, COUNT(*) AS k FROM first GROUP BY n",

@@ -70,11 +70,12 @@ def explain(
 
 
 def _explain_against(view: str, file: Path, as_json: bool) -> None:
-    from deferred.sql.viewfile import read_query
+    from deferred.maintenance import files
+    from deferred.sql.viewfile import read_definition
 
-    sql = read_query(file)
+    definition = read_definition(file, view)
     with opened(f"Comparing {view} with {file}") as warehouse:
-        foreseen = warehouse.plan_alteration(view, sql)
+        foreseen = warehouse.plan_alteration(view, definition.query, **files.stated(definition))
     terminal.answer(
         {"view": view, **foreseen.to_dict()},
         as_json,

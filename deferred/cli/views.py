@@ -98,7 +98,7 @@ def apply(
         views = load_views(warehouse.settings.views_folder)
         for view in views:
             try:
-                outcomes[view.name] = files.apply(warehouse, view, dry_run)
+                outcomes[view.name] = files.apply(warehouse, view, dry_run, views)
             except DeferredError as error:
                 outcomes[view.name], failed[view.name] = "failed", error
         if drop and not dry_run and not failed:

@@ -77,6 +77,7 @@ from deferred.spark.temporaries import Temporaries
 from deferred.sql.altered_query import marked, normal_form
 from deferred.sql.dialect import delta_table
 from deferred.sql.render import Renderer
+from deferred.sql.viewfile import ViewFile, tables_read
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,13 @@ def _pending(job: Altering) -> exp.Query:
 # ---- altering
 
 
-def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> Operation:
-    """Give a view another query, and those options that are stated; if that fails, it stays as it is."""
+def alter(
+    context: Context, name: str, sql: str, stated: Mapping[str, Any], together: Sequence[ViewFile] = ()
+) -> Operation:
+    """Give a view another query, and those options that are stated; if that fails, it stays as it is.
+
+    `together` are view files that are applied next, each after those that it reads.
+    """
     view = context.metadata.views.get(name)
     options = view.options.replaced(**stated)
     with propagating(context, view) as propagation, refreshing(context, view) as held:
@@ -215,7 +221,7 @@ def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> O
             settings = context.engine.settings()
             choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
             with context.engine.meaning(settings), choosing:
-                new = prepared_for(context, view, sql, options, settings)
+                new = prepared_for(context, view, sql, options, settings, together)
                 way = choose(context, view, new)
                 work.strategy, work.message, work.details["reason"] = way.name, way.reason, way.reason
                 _alter(context, view, new, options, way, work, [propagation, held])
@@ -228,7 +234,13 @@ def alter(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> O
 
 
 def prepared_for(
-    context: Context, view: ViewRecord, sql: str, options: ViewOptions, settings: Mapping[str, str], serve: bool = True
+    context: Context,
+    view: ViewRecord,
+    sql: str,
+    options: ViewOptions,
+    settings: Mapping[str, str],
+    together: Sequence[ViewFile],
+    serve: bool = True,
 ) -> Prepared:
     """The new query, bound; refused where it reads the view itself, or a view above it would break."""
     above = _above(context, view)
@@ -239,7 +251,7 @@ def prepared_for(
                 f"View {view.name} cannot be defined by a query over {source.name}: that "
                 f"{'is the view itself, and no view reads itself' if source.id == view.table_id else 'reads it'}."
             )
-    _refuse_breaking(context, view, new.columns)
+    _refuse_breaking(context, view, new.columns, together)
     return prepared(context, sql, options, settings) if serve else new
 
 
@@ -254,10 +266,18 @@ def _above(context: Context, view: ViewRecord) -> set[int]:
     return found
 
 
-def _refuse_breaking(context: Context, view: ViewRecord, columns: Columns) -> None:
-    """Refuse columns without one that a view above reads, or with another type of it."""
+def _refuse_breaking(context: Context, view: ViewRecord, columns: Columns, together: Sequence[ViewFile]) -> None:
+    """Refuse columns without one that a view above reads, or with another type of it.
+
+    A view that is changed with this one reads what its new definition does.
+    """
     now = {name.casefold(): type_ for name, type_ in columns}
+    changed = {file.name.casefold(): file for file in together}
     for user in context.metadata.views.dependents(view.table_id):
+        file = changed.get(user.name.casefold())
+        if file is not None and file.query.strip() != user.sql.strip():
+            _refuse_misfit(context, view, columns, file, changed)
+            continue
         for name, type_ in definitions.load(context, user).read_columns(view.name):
             found = now.get(name.casefold())
             if found is None or not extends(as_read(found), as_read(type_)):
@@ -266,6 +286,26 @@ def _refuse_breaking(context: Context, view: ViewRecord, columns: Columns) -> No
                     f"View {user.name} reads column {name} ({type_}) of view {view.name}, which the new definition "
                     f"{became}. Keep the column, or alter {user.name} first."
                 )
+
+
+def _refuse_misfit(
+    context: Context, view: ViewRecord, columns: Columns, file: ViewFile, changed: Mapping[str, ViewFile]
+) -> None:
+    """Refuse columns with which the new definition of a view above does not fit.
+
+    If that reads other changed views too, it cannot be told yet; its own turn comes after all of these.
+    """
+    read = set(tables_read(file.query))
+    mine = view.name.casefold()
+    if mine not in read or (read - {mine}) & changed.keys():
+        return
+    try:
+        definitions.define(context, file.query, strict=False, instead={view.name: columns})
+    except DeferredError as error:
+        raise InvalidInputError(
+            f"View {file.name}, which reads view {view.name} and is changed with it, would not fit: {error} Make both "
+            f"definitions agree."
+        ) from error
 
 
 def _alter(
@@ -285,7 +325,7 @@ def _alter(
         work.state = "nothing"
         context.metadata.views.update(view.id, under, sql=new.definition.sql, **options.to_dict(), definition=kept)
         return
-    cut = new.cut if isinstance(way, FromBaseTables) else _cut_of(context, view, new)
+    cut = new.cut if isinstance(way, FromBaseTables) else _cut_of(context, view, definitions.load(context, view), new)
     assert cut is not None
     work.to_cut = cut
     remembered = replace(remembered, generation=f"g{uuid.uuid4().hex[:8]}")
@@ -392,8 +432,8 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return FromBaseTables("The view's log is lost.")
     if any(is_padded(type_) for name in old.tables for _, type_ in old.read_columns(name)):
         return FromBaseTables("The view reads a CHAR column, whose values are padded where they are compared.")
-    if _cut_of(context, view, new) is None:
-        return FromBaseTables("A table was not known at the time to which the view's changes are computed.")
+    if _cut_of(context, view, old, new) is None:
+        return FromBaseTables("A table or a column was not there at the time to which the view's changes are computed.")
     found, kept = over_rows(view, old, new.definition), carried(view, old, new.definition)
     if found is not None and found.over.follows:
         left = found.over.left([name for name, _ in view.columns]) if view.columns == new.columns else None
@@ -437,10 +477,12 @@ def _difference(context: Context, view: ViewRecord, old: Definition, new: Defini
     return None if edit is None else ByDifference(why, both, edit)
 
 
-def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
+def _cut_of(context: Context, view: ViewRecord, old: Definition, new: Prepared) -> Cut | None:
     """s_i for the tables of the new query; None where a table that the view did not read was not known by then."""
     assert view.propagated is not None
     past = view.propagated
+    if not _had_columns(context, old, new, past):
+        return None
     if all(source.id in past.versions for source in new.sources):
         return Cut(past.timestamp, {source.id: past.versions[source.id] for source in new.sources})
     if any(context.metadata.ledger.at(source.id, past.timestamp) is None for source in new.sources):
@@ -448,6 +490,20 @@ def _cut_of(context: Context, view: ViewRecord, new: Prepared) -> Cut | None:
     cut = ledger.cut(context, new.sources, past.timestamp, None)
     agrees = all(past.versions.get(table, version) == version for table, version in cut.versions.items())
     return cut if agrees else None
+
+
+def _had_columns(context: Context, old: Definition, new: Prepared, past: Cut) -> bool:
+    """Whether the tables had all columns then that the new query reads."""
+    for source in new.sources:
+        read = {name.casefold() for name, _ in new.definition.read_columns(source.name)}
+        known = {name.casefold() for name, _ in old.schemas.get(source.name, ())}
+        version = past.versions.get(source.id)
+        if read <= known or version is None:
+            continue
+        columns = context.engine.columns(select([exp.Star()], delta_table(source.location, version)))
+        if not read <= {name.casefold() for name, _ in columns}:
+            return False
+    return True
 
 
 def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -181,10 +182,18 @@ def refuse_early(context: Context, sql: str, strict: bool, maintain: str) -> Non
         define(context, sql, strict, Types(ask), maintain)
 
 
-def define(context: Context, sql: str, strict: bool, types: Types | None = None, maintain: str = AUTO) -> Definition:
+def define(
+    context: Context,
+    sql: str,
+    strict: bool,
+    types: Types | None = None,
+    maintain: str = AUTO,
+    instead: Mapping[str, Columns] = MappingProxyType({}),
+) -> Definition:
     """Bind a new view against the tables as they are now; Spark says which types its expressions have.
 
-    `maintain` is the view's option of that name: what is kept beside the view.
+    `maintain` is the view's option of that name: what is kept beside the view. `instead` are columns that tables will
+    have then.
 
     What no delta rule exists for is refused when `strict`; otherwise the view is recomputed as a whole, and says so. A
     view that may read no base table relies on the keys and references that the tables have now.
@@ -199,7 +208,8 @@ def define(context: Context, sql: str, strict: bool, types: Types | None = None,
         names[_dotted(path)] = record.name
         records[record.name] = record
         if record.name not in schemas:
-            schemas[record.name] = tuple((n, as_read(t)) for n, t in source_of(context, record).columns)
+            columns = instead.get(record.name) or source_of(context, record).columns
+            schemas[record.name] = tuple((n, as_read(t)) for n, t in columns)
         return record.name, schemas[record.name]
 
     try:

@@ -44,14 +44,11 @@ class Planned:
 def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> tuple[list[Planned], dict[str, DeferredError]]:
     """What `apply` would do with each view file, and which views have none; and what it would refuse.
 
-    Nothing is written.
+    The files come in the order in which they are applied, each after those that it reads. Nothing is written.
     """
     outcomes = {view.name: apply(warehouse, view, dry_run=True) for view in views}
-    new = [view for view in views if outcomes[view.name] is Outcome.TO_CREATE]
-    how: dict[str, str | DeferredError] = {**warehouse.plan_creation(new)} if new else {}
-    for view in views:
-        if outcomes[view.name] in (Outcome.TO_ALTER, Outcome.TO_REPLACE):
-            how[view.name] = _way(warehouse, view)
+    changing = [view for view in views if outcomes[view.name] in (*_CHANGED, Outcome.TO_CREATE)]
+    how: dict[str, str | DeferredError] = {**warehouse.plan_files(changing)} if changing else {}
     refused = {name: told for name, told in how.items() if isinstance(told, DeferredError)}
     found = [
         Planned(name, Outcome.REFUSED if name in refused else outcome, str(how.get(name, "")))
@@ -63,13 +60,7 @@ def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> tuple[list[Planned]
     return found, refused
 
 
-def _way(warehouse: Warehouse, view: ViewFile) -> str | DeferredError:
-    """How a view would be changed, or why it cannot be."""
-    try:
-        way = warehouse.plan_alteration(view.name, view.query, **_stated(view))
-    except DeferredError as error:
-        return error
-    return f"{way.name}. {way.reason}"
+_CHANGED = (Outcome.TO_ALTER, Outcome.TO_REPLACE)
 
 
 def drop_without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:
@@ -92,21 +83,21 @@ def find(source: str, folder: Path, options: Mapping[str, Any] | None = None) ->
     return read_view(file).stating(options or {})
 
 
-def apply(warehouse: Warehouse, view: ViewFile, dry_run: bool = False) -> Outcome:
+def apply(warehouse: Warehouse, view: ViewFile, dry_run: bool = False, together: Sequence[ViewFile] = ()) -> Outcome:
     """Make the warehouse agree with a view file: create the view, or alter the one that there is.
 
-    With `dry_run`, only say what would be done.
+    `together` are all files that are applied, each after those that it reads: what a view above one reads of it is told
+    by its file. With `dry_run`, only say what would be done.
     """
     existing = warehouse.find_view(view.name)
     if existing is not None and _agrees(existing, view):
         return Outcome.UNCHANGED
-    if existing is None or view.or_replace:
-        if dry_run:
-            return Outcome.TO_CREATE if existing is None else Outcome.TO_REPLACE
-        return create(warehouse, view)
+    if existing is None:
+        return Outcome.TO_CREATE if dry_run else create(warehouse, view)
     if not dry_run:
-        warehouse.alter_view(existing.name, view.query, **_stated(view))
-    return Outcome.TO_ALTER if dry_run else Outcome.ALTERED
+        warehouse.alter_view(existing.name, view.query, together, **stated(view))
+    done = (Outcome.TO_REPLACE, Outcome.REPLACED) if view.or_replace else (Outcome.TO_ALTER, Outcome.ALTERED)
+    return done[not dry_run]
 
 
 def create(warehouse: Warehouse, view: ViewFile) -> Outcome:
@@ -126,7 +117,7 @@ def create(warehouse: Warehouse, view: ViewFile) -> Outcome:
     return Outcome.CREATED
 
 
-def _stated(view: ViewFile) -> dict[str, Any]:
+def stated(view: ViewFile) -> dict[str, Any]:
     """The options that a file sets: only those that it states, or all of them where it replaces the view."""
     options = view.options.to_dict()
     return options if view.or_replace else {name: options[name] for name in view.stated}

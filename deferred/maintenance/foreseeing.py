@@ -5,7 +5,7 @@ Sizes are those of whole tables: where a condition or keys restrict what is read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from deferred.algebra.operators.temporary import Stored
 from deferred.algebra.over_view import VIEW
 from deferred.algebra.sharing import kept_before
 from deferred.algebra.strategy import kept_nodes
+from deferred.algebra.types import Columns
 from deferred.log.context import Context
 from deferred.maintenance import costs
 from deferred.maintenance import definition as definitions
@@ -32,6 +33,7 @@ from deferred.maintenance.costs import TableSize
 from deferred.maintenance.definition import Definition
 from deferred.maintenance.view_tables import mv_path, support_path
 from deferred.metadata import ViewRecord
+from deferred.sql.viewfile import ViewFile
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Foreseen:
     reason: str
     reads: tuple[Part, ...]
     writes: tuple[Part, ...]
+    columns: Columns
+    """Those that the view would have."""
 
     def __str__(self) -> str:
         return "\n".join(
@@ -78,21 +82,23 @@ class Foreseen:
         return {"way": self.name, "reason": self.reason, **{k: [vars(part) for part in v] for k, v in parts.items()}}
 
 
-def foreseen(context: Context, name: str, sql: str, stated: Mapping[str, Any]) -> Foreseen:
+def foreseen(
+    context: Context, name: str, sql: str, stated: Mapping[str, Any], together: Sequence[ViewFile] = ()
+) -> Foreseen:
     """How `alter` would do it; nothing is written."""
     view = context.metadata.views.get(name)
     options = view.options.replaced(**stated)
     settings = context.engine.settings()
     with context.engine.meaning(settings):
-        new = prepared_for(context, view, sql, options, settings, serve=False)
+        new = prepared_for(context, view, sql, options, settings, together, serve=False)
         way = choose(context, view, new)
         if isinstance(way, Nothing):
-            return Foreseen(way.name, way.reason, (), ())
+            return Foreseen(way.name, way.reason, (), (), new.columns)
         old = definitions.load(context, view)
         keeps = not isinstance(way, (FromBaseTables, ByDifference))
         kept = carried(view, old, new.definition) if keeps else None
         reads = (*_base_tables(context, old, new.definition, way, kept), *_own_tables(view, old, way, kept))
-        return Foreseen(way.name, way.reason, reads, tuple(_written(view, new.definition, way)))
+        return Foreseen(way.name, way.reason, reads, tuple(_written(view, new.definition, way)), new.columns)
 
 
 def _base_tables(context: Context, old: Definition, new: Definition, way: Way, kept: Carried | None) -> Iterator[Part]:

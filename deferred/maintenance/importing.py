@@ -20,7 +20,9 @@ from deferred.log.delta_log import DeltaLog
 from deferred.log.finding import plain
 from deferred.log.locating import locate
 from deferred.log.sources import source_of, trackable
+from deferred.maintenance import foreseeing
 from deferred.maintenance.definition import refuse_early
+from deferred.maintenance.files import stated
 from deferred.maintenance.making import remove_folder
 from deferred.maintenance.showing import Listing, Result
 from deferred.maintenance.views import Prepared, prepared
@@ -91,45 +93,62 @@ def write(assessments: Sequence[Assessment], folder: Path) -> dict[str, str]:
 
 
 def foreseen(context: Context, views: Sequence[ViewFile]) -> dict[str, str | DeferredError]:
-    """How each view of some files, none of which is there, would be maintained, or why it would be refused.
+    """How each view of some files would be created or changed, or why it would be refused.
 
-    The files come in the order in which they are applied, each after those that it reads. Nothing is created.
+    The files come in the order in which they are applied, each after those that it reads. Nothing is done: where a view
+    is there with other columns by then, an empty table with these stands for it.
     """
     found: dict[str, str | DeferredError] = {}
-    names = {view.name.casefold() for view in views}
     reading = {name for view in views for name in tables_read(view.query)}
     with _scratch(context) as scratch:
         for view in views:
-            new = [name for name in tables_read(view.query) if name in names]
             try:
-                found[view.name] = _foreseen(scratch, view, new, view.name.casefold() in reading)
+                found[view.name] = _foreseen(scratch, view, views, view.name.casefold() in reading)
             except DeferredError as error:
-                scratch.refused.add(view.name.casefold())
+                if context.metadata.views.find(view.name) is None:
+                    scratch.refused.add(view.name.casefold())
                 found[view.name] = error
     return found
 
 
-def _foreseen(scratch: _Scratch, view: ViewFile, new: Sequence[str], is_read: bool) -> str:
-    """The strategies for a view over what is there and over the empty tables in the place of new views."""
+def _foreseen(scratch: _Scratch, view: ViewFile, together: Sequence[ViewFile], is_read: bool) -> str:
+    """How a view is made over what is there and over the empty tables in the place of new views and changed ones."""
+    existing = scratch.real.metadata.views.find(view.name)
+    others = [name for name in tables_read(view.query) if name in scratch.refused or scratch.has(name)]
+    if existing is not None and not others:
+        told = foreseeing.foreseen(scratch.real, existing.name, view.query, stated(view), together)
+        how, columns = f"{told.name}. {told.reason}", told.columns
+    else:
+        options = view.options if existing is None else existing.options.replaced(**stated(view))
+        planned = _prepared(scratch, view, others, options, existing is None)
+        columns = planned.columns
+        how = ": ".join(_how(planned))
+        if existing is not None:
+            how = f"once {' and '.join(others)} {'is' if len(others) == 1 else 'are'} changed: {how}"
+    if is_read and (existing is None or columns != existing.columns):
+        scratch.make(view.name, columns)
+    return how
+
+
+def _prepared(scratch: _Scratch, view: ViewFile, others: Sequence[str], options: ViewOptions, is_new: bool) -> Prepared:
+    """The query of a view over what is there, and over the empty tables of some names."""
     context, sql = scratch.real, view.query
-    tracking.check_name(view.name, "view")
-    tracking.check_free(context, view.name)
-    for name in new:
+    if is_new:
+        tracking.check_name(view.name, "view")
+        tracking.check_free(context, view.name)
+    for name in others:
         if name in scratch.refused:
             raise UnsupportedSQLError(f"It reads {name}, whose own file is refused.")
-    if new:
+    if others:
         for path in tables(sql):
-            if path[0].casefold() not in new:
+            if path[0].casefold() not in others:
                 tracking.find(context, path)
         context, sql = scratch.own, pinned(sql, lambda path: quoted(scratch.table(path)[0]))
     elif not context.engine.started:
-        refuse_early(context, sql, view.options.refuses_recomputation, view.options.maintain)
+        refuse_early(context, sql, options.refuses_recomputation, options.maintain)
     settings = scratch.real.engine.settings()
     with scratch.real.engine.meaning(settings):
-        found = prepared(context, sql, view.options, settings, serve=False)
-        if is_read:
-            scratch.make(view.name, found.columns)
-    return ": ".join(_how(found))
+        return prepared(context, sql, options, settings, serve=False)
 
 
 class _Scratch:
@@ -150,14 +169,20 @@ class _Scratch:
         """The name here of the table that a dotted name means, and its record there, if it is tracked."""
         if len(path) == 1 and path[0] in self.refused:
             raise UnsupportedSQLError(f"It reads {path[0]}, which cannot be a view.")
-        made = self.own.metadata.tables.find(path[0]) if len(path) == 1 else None
-        if made is not None and made.location.startswith(self.own.root):
+        if len(path) == 1 and self.has(path[0]):
+            made = self.own.metadata.tables.find(path[0])
+            assert made is not None
             return made.name, made
         record = self._tracked(path)
         location = record.location if record is not None else locate(self.real, ".".join(map(quoted, path)))
         if location not in self.names:
             self.names[location] = self._add(path[-1], location, record)
         return self.names[location], record
+
+    def has(self, name: str) -> bool:
+        """Whether an empty table stands for a view of that name."""
+        made = self.own.metadata.tables.find(name)
+        return made is not None and made.location.startswith(self.own.root)
 
     def _tracked(self, path: tuple[str, ...]) -> TableRecord | None:
         """The tracked table of a dotted name; where no catalog knows the name, the one with its last part as name."""

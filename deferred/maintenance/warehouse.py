@@ -271,16 +271,17 @@ class Warehouse:
         maintenance.altering.alter(self._context, name, sql, ViewOptions.of(options).to_dict())
         return self.view(name)
 
-    def alter_view(self, name: str, sql: str, **options: Any) -> Operation:
+    def alter_view(self, name: str, sql: str, together: Sequence[ViewFile] = (), **options: Any) -> Operation:
         """Give a view another query; its name, place, history, options and the views that read it stay.
 
         Only the difference of the definitions is computed where it can be told. Readers see the old rows or the new
-        ones; if anything fails, the view stays as it is.
+        ones; if anything fails, the view stays as it is. It is refused if a view that reads it would break, unless one
+        of the view files in `together`, which are applied next, gives that view a definition that fits.
 
         >>> wh.alter_view("kinds", "SELECT DISTINCT item FROM sales WHERE quantity > 0").strategy
         'difference'
         """
-        return maintenance.altering.alter(self._context, name, sql, options)
+        return maintenance.altering.alter(self._context, name, sql, options, together)
 
     def plan_alteration(self, name: str, sql: str, **options: Any) -> Foreseen:
         """Returns how `alter_view` would do it: the name of the way, why, what it reads and what it writes.
@@ -292,10 +293,10 @@ class Warehouse:
         """
         return maintenance.foreseeing.foreseen(self._context, name, sql, options)
 
-    def plan_creation(self, files: Sequence[ViewFile]) -> dict[str, str | DeferredError]:
-        """Returns how each view of some view files would be maintained, or the error with which it would be refused.
+    def plan_files(self, files: Sequence[ViewFile]) -> dict[str, str | DeferredError]:
+        """Returns how each view of some view files would be created or changed, or why that would be refused.
 
-        They must be in the order in which they would be created. Nothing is.
+        They must be in the order in which they would be applied. Nothing is.
         """
         return maintenance.importing.foreseen(self._context, files)
 

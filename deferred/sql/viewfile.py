@@ -91,17 +91,17 @@ def read_view(file: str | Path) -> ViewFile:
     return view
 
 
-def read_query(file: str | Path) -> str:
-    """Returns the query of a file that has one, alone or in a statement that defines a view of any name."""
+def read_definition(file: str | Path, name: str) -> ViewFile:
+    """Returns what a file defines, for the view of a name: a query alone, or a statement that defines any view."""
     file = Path(file)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The file {file} cannot be read as text: {error}.") from None
     if tokens(text) and tokens(text)[0].text.upper() == "CREATE":
-        return parse_view(text, file).query
+        return replace(parse_view(text, file), name=name)
     parse_query(text)
-    return text
+    return ViewFile(name, text, source=file)
 
 
 def in_order(views: Iterable[ViewFile]) -> list[ViewFile]:

@@ -9,6 +9,8 @@ import pytest
 
 from deferred import failpoints
 from deferred.errors import InvalidInputError
+from deferred.maintenance import files
+from deferred.sql.viewfile import ViewFile
 from tests.engine.support import (
     Death,
     assert_fresh,
@@ -112,6 +114,54 @@ def test_views_above_stay_and_follow(tables: Any) -> None:
     wh.sql("INSERT INTO r VALUES (6, 6, 'new')")
     wh.refresh("late")
     assert bag(wh.read("other")) == bag(wh.read("late"))
+
+
+FILES = {
+    "a column less, which the view above no longer reads": (
+        ("SELECT s, a FROM r", "SELECT s, COUNT(a) AS n FROM v GROUP BY s"),
+        None,
+    ),
+    "a column more, which the view above reads": (
+        ("SELECT a, b, s, a + b AS both FROM r", "SELECT s, COUNT(b) AS n, MAX(both) AS most FROM v GROUP BY s"),
+        None,
+    ),
+    "another name": (("SELECT a, b AS c, s FROM r", "SELECT s, COUNT(c) AS n FROM v GROUP BY s"), None),
+    "a column less, which the view above goes on to read": (
+        ("SELECT a, s FROM r", "SELECT s, COUNT(b) AS m FROM v GROUP BY s"),
+        "b",
+    ),
+}
+"""New definitions of a view and of one above it, and the column for which they are refused."""
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_files_of_views_over_each_other_are_compared_with_what_they_will_be(tables: Any, what: str) -> None:
+    wh, (queries, lacking) = tables, FILES[what]
+    wh.create_view("v", "SELECT a, b, s FROM r", refresh_policy="incremental")
+    wh.create_view("w", "SELECT s, COUNT(b) AS n FROM v GROUP BY s", refresh_policy="incremental")
+    wh.sql("INSERT INTO r VALUES (7, 7, 'x')")
+    wh.refresh("v")
+    listed = [ViewFile(name, sql) for name, sql in zip("vw", queries, strict=True)]
+    late = ViewFile("late", "SELECT * FROM v")
+    before = state_of(wh)
+    planned, refused_ = files.plan(wh, [*listed, late])
+    assert state_of(wh) == before
+    if lacking is not None:
+        assert "w" in str(refused_["v"])
+        assert lacking in str(refused_["v"])
+        with refused(InvalidInputError, "w", "would not fit", lacking):
+            files.apply(wh, listed[0], together=listed)
+        assert state_of(wh) == before
+        return
+    assert refused_ == {}
+    assert [p.outcome for p in planned] == [*["to be changed"] * 2, "to be created"]
+    for file in (*listed, late):
+        files.apply(wh, file, together=[*listed, late])
+    wh.sql("INSERT INTO r VALUES (8, 8, 'new')")
+    for name in ("v", "w", "late"):
+        wh.refresh(name)
+        assert_fresh(wh, name)
+        assert wh.verify(name).holds
 
 
 SALES = "SELECT s.id, s.day, c.name FROM sale s JOIN customer c ON s.customer = c.id"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from deferred.errors import InvalidSQLError, NameTakenError
 from deferred.maintenance import files
 from deferred.maintenance.files import Outcome
 from deferred.options import ViewOptions
-from deferred.sql.viewfile import ViewFile, parse_view
+from deferred.sql.viewfile import ViewFile, parse_view, read_definition
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Store:
         self.views[name.casefold()] = Record(name, sql, ViewOptions(**options))
         self.done.append(f"replace {name}")
 
-    def alter_view(self, name: str, sql: str, **options: Any) -> None:
+    def alter_view(self, name: str, sql: str, together: Sequence[ViewFile], **options: Any) -> None:
         old = self.views[name.casefold()]
         self.views[name.casefold()] = Record(name, sql, old.options.replaced(**options))
         self.done.append(f"alter {name}")
@@ -125,6 +126,15 @@ def test_a_file_by_its_path_or_its_name(tmp_path: Path) -> None:
     (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v WITH (policy = 2) AS SELECT a FROM t")
     assert files.find("v", tmp_path) == files.find(str(tmp_path / "v.sql"), Path("elsewhere"))
     assert files.find("v", tmp_path, {"scenario": "base_log"}).options == ViewOptions(scenario="base_log", policy=2)
+
+
+def test_a_file_to_compare_with_has_options_and_may_be_called_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "new.sql"
+    file.write_text("CREATE MATERIALIZED VIEW other (x) WITH (policy = 2) AS SELECT a FROM t")
+    found = read_definition(file, "v")
+    assert (found.query, files.stated(found)) == ("SELECT * FROM (\nSELECT a FROM t\n) AS `v`(`x`)", {"policy": 2})
+    file.write_text("SELECT a FROM t")
+    assert (read_definition(file, "v").query, files.stated(read_definition(file, "v"))) == ("SELECT a FROM t", {})
 
 
 @dataclass

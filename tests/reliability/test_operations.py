@@ -23,7 +23,7 @@ READING = frozenset(
             "commits",
             "irrelevant_commits",
             "plan_alteration",
-            "plan_creation",
+            "plan_files",
             "assess_views",
         ),
         *("read", "read_history", "diff", "verify", "explain", "explain_briefly", "status", "metrics", "is_fresh"),
