@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -171,15 +172,21 @@ class Run:
         return {name: upkeep for name, upkeep in supports if upkeep.when is None or self.rows[upkeep.when]}
 
     def report(self, program: Program) -> dict[str, dict[str, int]]:
-        """For each recursion: its rounds, the rows that were overestimated to be deleted, and those put back."""
-        found = {}
+        """For each recursion: its rounds, the rows that were overestimated to be deleted, and those put back.
+
+        A second one of the same name, in another subquery, is told as `x (2)`.
+        """
+        found: dict[str, dict[str, int]] = {}
+        names = Counter[str]()
         for recursion in program.recursions:
             loops = [name for name in (recursion.overestimated, recursion.derived) if name is not None]
             told = {"rounds": sum(self.rounds[name] for name in loops)}
             if recursion.overestimated is not None and recursion.deleted is not None:
                 told["overestimated"] = self.rows[recursion.overestimated]
                 told["rederived"] = told["overestimated"] - self.rows[recursion.deleted]
-            found[recursion.recursion] = told
+            name, times = recursion.recursion, names[recursion.recursion] + 1
+            names[name] = times
+            found[name if times == 1 else f"{name} ({times})"] = told
         return found
 
 

@@ -145,6 +145,11 @@ def _cast(binder: Binder, branch: Relation, names: Sequence[str], types: Sequenc
     _refuse_width(label, len(types), len(fields))
     for name, type_, field in zip(names, types, fields, strict=True):
         theirs = binder.column_types[field.id]
+        if type_ == "void":
+            raise InvalidSQLError(
+                f"Column {name} of the recursion {label} begins as NULL, which has no type, and goes on as {theirs}; "
+                f"write CAST(NULL AS {theirs}) in the first branch."
+            )
         if binder.types.common(type_, theirs) != type_:
             raise InvalidSQLError(
                 f"Column {name} of the recursion {label} begins as {type_} and goes on as {theirs}; write "
@@ -429,6 +434,15 @@ def _terms_of_filter(binder: Binder, plan: Filter) -> list[_Term]:
     return [replace(t, body=Filter(t.body, substitute(plan.condition, t.outputs))) for t in _terms(binder, plan.child)]
 
 
+def _terms_of_generator(binder: Binder, plan: Generate) -> list[_Term]:
+    """A generator makes its rows of one row; two that are alike are one row of a set."""
+    made = {c: column(c) for c in plan.ids}
+    return [
+        _Term(replace(plan, child=t.body, generator=substitute(plan.generator, t.outputs)), {**t.outputs, **made})
+        for t in _terms(binder, plan.child)
+    ]
+
+
 def _terms_of_selection(binder: Binder, plan: OuterJoin) -> list[_Term]:
     """Those of E, for E ⋉ F and E ▷ F."""
     return [
@@ -445,6 +459,7 @@ _TERMS: Mapping[type[Plan], Callable[[Binder, Any], list[_Term]]] = {
     Project: _terms_of_projection,
     UnionAll: _terms_of_union,
     Filter: _terms_of_filter,
+    Generate: _terms_of_generator,
     OuterJoin: _terms_of_selection,
     Join: _terms_of_join,
 }

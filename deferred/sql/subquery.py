@@ -119,7 +119,9 @@ def _count(argument: exp.Expr) -> Scalar:
 
 def lateral(plan: Plan, subquery: Plan, condition: Scalar | None, outer: bool, new: NewColumn) -> Plan:
     """plan joined with a subquery that reads its columns."""
-    inner, links = unnested(plan, subquery, new) if free(subquery) & set(plan.columns) else (subquery, [])
+    inner, links = subquery.pulled_up()
+    if free(inner) & set(plan.columns):
+        inner, links = unnested(plan, subquery, new)
     parts = [*links, *conjuncts(condition)]
     if outer:
         return OuterJoin(plan, inner, LEFT, all_true(parts))

@@ -55,6 +55,9 @@ STEPS = {
     ),
     "left join": "SELECT x.a, u.c FROM x LEFT JOIN u ON x.b = u.b",
     "left join, then an inner one": "SELECT COALESCE(u.c, x.a), e.b FROM x LEFT JOIN u ON x.a = u.b JOIN e ON e.a = x.b",
+    "left join lateral": (
+        "SELECT x.a, l.c FROM x LEFT JOIN LATERAL (SELECT u.c + 0 AS c FROM u WHERE u.b = x.b AND u.c >= x.a) AS l ON TRUE"
+    ),
     "right join on two conditions": "SELECT COALESCE(f.b, x.a), x.b FROM f RIGHT JOIN x ON f.a = x.b AND f.b > x.a",
     "without loops": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a AND e.a <> e.b",
     "either end": "SELECT x.a, e.b FROM x JOIN e ON x.b = e.a OR x.a = e.b",
@@ -227,4 +230,5 @@ def _with_level(step: str) -> str:
     if "(SELECT x.a, " in step:  # a derived table: the column goes through it
         rest = rest.replace(" FROM x", ", x.k FROM x", 1)
         return f"SELECT a, b, k + 1 FROM {rest} AND k < 3"
-    return f"{shown}, x.k + 1 FROM {rest} {'AND' if ' WHERE ' in rest else 'WHERE'} x.k < 3"
+    filtered = " WHERE " in rest and "LATERAL" not in rest
+    return f"{shown}, x.k + 1 FROM {rest} {'AND' if filtered else 'WHERE'} x.k < 3"

@@ -26,7 +26,7 @@ from tests.algebra.operators.cases import SCHEMAS, OperatorCases, bound, databas
 from tests.fuzz.case import Case, Change
 from tests.fuzz.check import Failure, check
 from tests.fuzz.duck import Database
-from tests.fuzz.on_evaluator import kept_at
+from tests.fuzz.on_evaluator import check_on_evaluator, kept_at
 
 CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a)"
 PATHS = (
@@ -52,6 +52,10 @@ class TestRecursion(OperatorCases):
         "anti join over a projection": (
             "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT a, b FROM (SELECT x.a, t.b FROM x JOIN t ON x.b = t.a) q "
             "WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.b = q.b)) SELECT * FROM x"
+        ),
+        "a lateral join that keeps its rows": (
+            "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, l.c FROM x LEFT JOIN LATERAL "
+            "(SELECT u.c FROM u WHERE u.b = x.b AND u.c > x.a) AS l ON TRUE) SELECT * FROM x"
         ),
         "floating point": (
             "WITH RECURSIVE x AS (SELECT a, CAST(b AS DOUBLE) AS h FROM t UNION SELECT t.a, x.h + 1 FROM x "
@@ -97,6 +101,30 @@ def test_a_recursion_that_is_not_monotone_is_refused_with_its_cycle(branch: str)
     with pytest.raises(InvalidSQLError) as refused:
         database().bind(f"WITH RECURSIVE x AS (SELECT a, b FROM t UNION {branch}) SELECT * FROM x")
     assert REFUSED[branch] in str(refused.value)
+
+
+def test_a_start_of_null_is_told_which_type_to_take() -> None:
+    with pytest.raises(InvalidSQLError, match=r"begins as NULL.*CAST\(NULL AS int\) in the first branch"):
+        database().bind("WITH RECURSIVE x(a, via) AS (SELECT a, NULL FROM t UNION SELECT a, a FROM x) SELECT * FROM x")
+
+
+def test_a_generator_below_an_anti_join_in_a_branch() -> None:
+    """DuckDB has no EXPLODE: on the reference evaluator, where some rows are made twice."""
+    query = (
+        "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT q.a, q.n FROM (SELECT x.a, g.n FROM x JOIN u ON x.b = u.b "
+        "LATERAL VIEW EXPLODE(ARRAY(u.c, u.c, x.a)) g AS n) q WHERE NOT EXISTS (SELECT 1 FROM u w WHERE w.b = q.n AND w.c = q.a)) "
+        "SELECT * FROM x"
+    )
+    types = Types(lambda sql: [("t", "bigint" if "'" in sql else "int")])
+    bound_ = bind(query, lambda path: (path[-1], SCHEMAS[path[-1]]), types)
+    edges, others = ((1, 2), (4, 4)), ((2, 3), (3, 5), (2, 7), (5, 1))
+    steps = (
+        {"u": Change(((2, 3),), ((4, 9), (9, 2)))},
+        {"t": Change(((1, 2),), ((2, 5),))},
+        {"u": Change(((3, 5), (5, 1)), ((2, 3), (5, 2)))},
+    )
+    case = Case(SCHEMAS, query, {**rows_of(*edges), "u": others}, steps)
+    check_on_evaluator(case, bound_, bound_.plan)
 
 
 def test_a_recursion_needs_a_start_and_a_union() -> None:
@@ -219,6 +247,24 @@ def test_a_set_of_values_that_are_there_has_no_limit(name: str) -> None:
         )
         (node,) = (node for node in bound(query).walk() if isinstance(node, Recursion))
         assert (node.rounds is None) == ends
+
+
+def test_two_recursions_of_one_name_are_told_apart() -> None:
+    query = (
+        "SELECT * FROM (WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a) "
+        "SELECT a FROM x) p UNION ALL SELECT * FROM (WITH RECURSIVE x AS (SELECT b, c FROM u UNION SELECT x.c, x.b FROM x) "
+        "SELECT c FROM x) q"
+    )
+    db = Database(SCHEMAS)
+    view = db.bind(query)
+    db.keep(view)
+    db.replace("t", Counter([(1, 2), (2, 3), (3, 4)]))
+    for name in SCHEMAS:
+        db.log(name, dict.fromkeys(db.state[name], 1))
+    db.delta(view, SCHEMAS)
+    told = db.ran.report(db._program(view, frozenset(SCHEMAS)))
+    assert {name: each["rounds"] for name, each in told.items()} == {"x": 3, "x (2)": 0}
+    db.close()
 
 
 def test_what_a_set_means_does_not_depend_on_how_its_tables_came_to_be() -> None:
