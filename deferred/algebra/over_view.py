@@ -14,6 +14,7 @@ from sqlglot import exp
 from deferred.algebra.blocks import Block, block_of
 from deferred.algebra.operators import Aggregate, Distinct, Filter, Join, OuterJoin, Project, Scan
 from deferred.algebra.operators.project import pick
+from deferred.algebra.operators.recursion import has_recursion
 from deferred.algebra.operators.scan import tables_of
 from deferred.algebra.operators.temporary import Temporary
 from deferred.algebra.operators.union_all import united
@@ -47,8 +48,8 @@ class OverView:
 
     @property
     def follows(self) -> bool:
-        """Whether the rows of the view say everything: no table is read, and no promise relied on."""
-        return not tables_of(self.plan) and not self.relied.keys
+        """Whether the rows of the view say everything: no table is read, no round runs, and no promise is relied on."""
+        return not tables_of(self.plan) and not has_recursion(self.plan) and not self.relied.keys
 
     def left(self, names: Sequence[str]) -> Scalar | None:
         """The condition for which rows of the view stay as they are, if that is all that the new definition changes.

@@ -519,4 +519,4 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
 
 
 def _same_plan(old: Definition, new: Definition) -> bool:
-    return normal_form(old.sql, old.plan, old.column_types) == normal_form(new.sql, new.plan, new.column_types)
+    return normal_form(old.plan, old.column_types) == normal_form(new.plan, new.column_types)

@@ -15,9 +15,10 @@ from sqlglot import exp
 from deferred.algebra.aggregates.calls import is_aggregate
 from deferred.algebra.bags import alias
 from deferred.algebra.editing import edit
-from deferred.algebra.operators.recursion import has_recursion
+from deferred.algebra.operators.recursion import Recursion, Reference
 from deferred.algebra.operators.scan import scans_of
-from deferred.algebra.plan import Plan
+from deferred.algebra.operators.temporary import Temporary
+from deferred.algebra.plan import Plan, inputs_first, replaced
 from deferred.algebra.scalar import all_true, conjuncts
 from deferred.sql.dialect import parse_query, text, without_comments
 from deferred.sql.render import ReadableLeaves, Renderer
@@ -202,15 +203,16 @@ def _without(query: exp.Query, *clauses: str) -> exp.Query:
 # ---- the same plan
 
 
-def normal_form(sql: str, plan: Plan, types: Mapping[str, str]) -> str:
+def normal_form(plan: Plan, types: Mapping[str, str]) -> str:
     """The plan of a query as SQL in which the ids of columns are numbered as they come, with their types.
 
-    A recursion runs in rounds and is not in that SQL: there it is the query itself, without its comments.
+    A recursion runs in rounds and is not in that SQL: its branches follow, in which its rows are those of a table.
     """
-    if has_recursion(plan):
-        return text(parse_query(without_comments(sql)))
     ids = {c for node in plan.walk() for c in node.columns}
-    written = Renderer(ReadableLeaves()).render(plan)
+    recursions = [node for node in inputs_first(plan) if isinstance(node, Recursion)]
+    parts = [plan, *(child for node in recursions for child in node.children)]
+    written = "\n".join(Renderer(ReadableLeaves()).render(replaced(part, _without_rounds)) for part in parts)
+    written += "".join(f"\n{'ALL' if node.every else 'DISTINCT'} {node.rounds}" for node in recursions)
     if any(name in ids for scan in scans_of(plan) for name in scan.names):
         return written
     numbers: dict[str, str] = {}
@@ -222,3 +224,10 @@ def normal_form(sql: str, plan: Plan, types: Mapping[str, str]) -> str:
         return numbers.setdefault(name, f"#{len(numbers)} {types.get(name)}")
 
     return re.sub(r"`((?:[^`]|``)*)`", numbered, written)
+
+
+def _without_rounds(node: Plan) -> Plan | None:
+    """A recursion, and its own name in its branches, as the rows of a table."""
+    if isinstance(node, Recursion):
+        return Temporary(node.reference.name, node.columns)
+    return Temporary(node.name, node.columns) if isinstance(node, Reference) else None

@@ -236,7 +236,7 @@ class Database(ReadableLeaves):
 
     def keep(self, bound: Bound) -> None:
         """Fill the view's support tables at the current state."""
-        self._recurse(bound)
+        self.recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS {self.renderer.render(plan)}')
 
@@ -261,11 +261,15 @@ class Database(ReadableLeaves):
         found = [(g, self._bag(self.renderer.render(g.rows))) for g in self._program(bound, frozenset(changed)).guards]
         return [(guard, rows) for guard, rows in found if rows]
 
-    def _recurse(self, bound: Bound) -> None:
+    def recurse(self, bound: Bound) -> None:
         """Compute the recursions of a view at the current state, from the base tables."""
-        if bound.plan not in self._recursions:
-            self._recursions[bound.plan] = rounds_before(bound.plan)
-        run(self._recursions[bound.plan], self)
+        self.ready(bound.plan)
+
+    def ready(self, plan: Plan) -> None:
+        """Compute the recursions that a plan reads."""
+        if plan not in self._recursions:
+            self._recursions[plan] = rounds_before(plan)
+        run(self._recursions[plan], self)
 
     # ---- temporary results, for `run`
 
@@ -291,7 +295,7 @@ class Database(ReadableLeaves):
         One that remembers what was not found may have more than is missing, and nothing less.
         """
         found = {}
-        self._recurse(bound)
+        self.recurse(bound)
         for name, plan in support_tables(bound.plan).items():
             kept, fresh = self._bag(f'SELECT * FROM "{name}"'), self._bag(self.renderer.render(plan))
             remembers = not kept_nodes(bound.plan)[name][1].is_exact
@@ -300,7 +304,7 @@ class Database(ReadableLeaves):
         return found
 
     def evaluate(self, bound: Bound) -> Counter[Row]:
-        self._recurse(bound)
+        self.recurse(bound)
         return self.rows_of(bound.plan)
 
     def rows_of(self, plan: Plan) -> Counter[Row]:

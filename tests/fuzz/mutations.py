@@ -195,7 +195,11 @@ def _reads(expression: exp.Expr, table: str) -> bool:
 def another_branch(query: exp.Query, random: Random) -> exp.Query:
     """Its first SELECT once more, or a branch less."""
     if isinstance(query, exp.Union) and not query.args.get("distinct") and random.random() < 0.5:
-        return query.this.unnest() if isinstance(query.this.unnest(), exp.Query) else query
+        one = query.this.unnest()
+        if isinstance(one, exp.Query) and not (one.args.get("with_") and query.args.get("with_")):
+            one.set("with_", query.args.get("with_") or one.args.get("with_"))
+            return one
+        return query
     clauses = ("order", "limit", "offset", "with_")
     if isinstance(query, (exp.Select, exp.Union)) and not any(query.args.get(c) for c in clauses):
         copy = _selects(query)[0].copy() if _selects(query) else query.copy()

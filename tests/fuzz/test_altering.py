@@ -27,6 +27,7 @@ from tests.fuzz.case import random_schemas
 from tests.fuzz.duck import CannotRun, Database, Row, added
 from tests.fuzz.mutations import BELOW, NAMED, Edit, aliased, another_join, join_removed, mutated, summed
 from tests.fuzz.promised import Tables, query
+from tests.fuzz.recursive import SCHEMAS, RecursiveGenerator
 from tests.fuzz.run import SHARED, case_of
 
 GROUPS = range(19)
@@ -34,6 +35,7 @@ VIEWS, LONGEST, EDITED = 14, 500, 3
 """So many views of each group, which share their tables; the characters of a view; and how often it is edited."""
 
 PROMISED = range(120)
+RECURSIVE = range(40)
 WANTED = 300
 """At least so many alterations whose new rows follow from old ones, and are compared."""
 
@@ -78,7 +80,7 @@ class Alteration:
 
     def _same(self, before: Bound, after: Bound) -> Counter[str]:
         """Nothing is to be done: both have one plan, and columns of the same names and types."""
-        old, new = normal_form(self.sql, before.plan, before.types), normal_form(self.new, after.plan, after.types)
+        old, new = normal_form(before.plan, before.types), normal_form(after.plan, after.types)
         if old != new or self.view.types != self.db.types(self.new):
             return Counter()
         self._expect(self.view.rows)
@@ -93,11 +95,13 @@ class Alteration:
         db.keep(before)
         for name in support_tables(before.plan):
             db.connection.execute(f'CREATE OR REPLACE TEMP TABLE "{kept_before(name)}" AS SELECT * FROM "{name}"')
+        db.recurse(after)
         for name, each in shared.items():
             direct = support_tables(after.plan)[name]
             assert each.contents.columns == direct.columns
             assert db.rows_of(each.contents) == db.rows_of(direct), f"{self.sql}\nbecame {self.new}\n{name}"
         plan = over_shared(after.plan, shared)
+        db.ready(plan)
         self._expect(db.rows_of(plan))
         return Counter({"kept": 1, "kept, no table": not tables_of(plan)})
 
@@ -121,6 +125,7 @@ class Alteration:
         moves = run(found.program.steps, db).moves(found.program)
         change = db.result(found.program)
         self._expect(added(self.view.rows, change))
+        db.recurse(after)
         for name, contents in found.moved(moves).items():
             direct = support_tables(after.plan)[name]
             assert contents.columns == direct.columns
@@ -133,15 +138,18 @@ class Alteration:
         if found is None:
             return Counter()
         listed = ", ".join(f'"{of_view(c)}"' for c in before.plan.columns)
+        self.db.recurse(before)
         rendered = self.db.renderer.render(before.plan)
         self.db.connection.execute(
             f'CREATE OR REPLACE TEMP TABLE "{VIEW}" AS SELECT * FROM ({rendered}) AS q({listed})'
         )
+        self.db.ready(found.plan)
         self._expect(self.db.rows_of(found.plan))
         shown = [name for name, _ in self.view.types]
         left = found.left(shown) if len(set(shown)) == len(shown) else None
         if left is not None:
-            self._expect(self.db.query(f"SELECT * FROM ({self.sql}) AS q WHERE {text(left)}"))
+            listed = ", ".join(f"`{name}`" for name in shown)
+            self._expect(self.db.query(f"SELECT * FROM (SELECT * FROM `{VIEW}`) AS q({listed}) WHERE {text(left)}"))
         return Counter(["over the view"] + ["from the view"] * found.follows + ["narrowed"] * (left is not None))
 
 
@@ -176,6 +184,20 @@ def test_random_views_with_random_edits() -> None:
         },
     )
     assert ways["compared"] >= WANTED
+
+
+@pytest.mark.slow
+def test_random_recursive_views_with_random_edits() -> None:
+    """Conditions and branches inside and above, columns, groups, joins, and the recursion by another name."""
+    ways: Counter[str] = Counter()
+    db = Database(SCHEMAS)
+    for seed in RECURSIVE:
+        case = RecursiveGenerator(seed).case()
+        for name, rows in case.initial.items():
+            db.replace(name, Counter(rows))
+        ways += altered(db, case.query, Random(seed))
+    db.close()
+    judge(ways, {"from the view": 20, "kept": 40, "kept, no table": 20, "nothing": 10})
 
 
 def altered(db: Database, sql: str, random: Random, kinds: Sequence[Edit] | None = None) -> Counter[str]:

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from deferred.sql.altered_query import marked
+from deferred.sql.altered_query import marked, normal_form
+from tests.algebra.operators.cases import database
 
 MARKED: dict[tuple[str, str], str | None] = {
     ("SELECT a FROM t WHERE b > 1", "SELECT a FROM t"): "SELECT a FROM t WHERE [TRUE for b > 1]",
@@ -43,3 +44,30 @@ def test_conditions_and_branches_that_only_one_query_has(old: str, new: str) -> 
     found = marked(old, new)
     mark = r"CASE WHEN (.*?) THEN TRUE WHEN (.*?) THEN FALSE ELSE '_deferred_edit' END"
     assert (None if found is None else re.sub(mark, r"[\1 for \2]", found)) == MARKED[old, new]
+
+
+CLOSURE = "WITH RECURSIVE x AS (SELECT a, b FROM t UNION SELECT x.a, t.b FROM x JOIN t ON x.b = t.a) SELECT a, b FROM x"
+SAME = {
+    "other words": ("SELECT a, b FROM t WHERE a > 1", "select p.a, b -- the same\nfrom t as p where p.a > 1"),
+    "a recursion by another name": (
+        CLOSURE,
+        CLOSURE.replace("x ", "Way ").replace("x.", "Way.").replace("FROM x", "FROM Way"),
+    ),
+    "a limit that does not count": (CLOSURE, CLOSURE.replace("x AS (", "x MAX RECURSION LEVEL 7 AS (")),
+}
+OTHER = {
+    "another condition in a branch": (CLOSURE, CLOSURE.replace("= t.a)", "= t.a AND t.b > 1)")),
+    "another start": (CLOSURE, CLOSURE.replace("SELECT a, b FROM t", "SELECT b, a FROM t")),
+    "another union": (CLOSURE, CLOSURE.replace("UNION", "UNION ALL")),
+    "another limit": (
+        CLOSURE.replace("UNION", "UNION ALL"),
+        CLOSURE.replace("UNION", "UNION ALL").replace("x AS (", "x MAX RECURSION LEVEL 7 AS ("),
+    ),
+    "another recursive column": (CLOSURE, CLOSURE.replace("SELECT x.a,", "SELECT x.b,")),
+}
+
+
+@pytest.mark.parametrize("name", [*SAME, *OTHER])
+def test_texts_of_one_plan(name: str) -> None:
+    old, new = map(database().bind, (SAME | OTHER)[name])
+    assert (normal_form(old.plan, old.types) == normal_form(new.plan, new.types)) == (name in SAME)

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from deferred.algebra import bags
 from deferred.algebra.nodes import Derived, Leaf
-from deferred.algebra.plan import Origin, Writer
+from deferred.algebra.plan import Origin, Plan, Writer
 
 if TYPE_CHECKING:
+    from deferred.algebra.delta import Differentiator
     from deferred.algebra.notation import Labels
     from deferred.algebra.paper.evaluate import Bag, Evaluation
 
@@ -29,6 +30,10 @@ class Temporary(Derived, Leaf):
 
     def origin(self, name: str) -> Origin | None:
         return self, name
+
+    def delta(self, d: Differentiator) -> Plan | None:
+        """Nothing: it stands still while a recursion over it is computed."""
+        return None
 
     def notation(self, labels: Labels) -> str:
         return self.name

@@ -40,7 +40,8 @@ class ChangeFeed(Source):
 
         Delta reads the feed of all commits with the columns and partitions that the table has now: rows of files from
         before it was repartitioned have NULL for its partition columns. A column that was dropped and added again is
-        another one, and the feed cannot be read across such a commit.
+        another one, and the feed cannot be read across such a commit; nor can what was before it, where columns have no
+        names of their own in the files.
         """
         reshapings = self.log.reshapings(after, self.log.version)
         breaks = {r.version for r in reshapings if r.breaks_feed and r.version <= upto}
@@ -49,9 +50,13 @@ class ChangeFeed(Source):
             for r in reshapings
             if r.version <= upto and (not r.after.keeps(r.before, names) or (r.changed_rows and r.version in breaks))
         ]
-        repartitioned = [r.version for r in reshapings if r.before.partitions != r.after.partitions]
-        if repartitioned:
-            moved += [after + 1, min(repartitioned[-1], upto)]
+        unread = [
+            r.version
+            for r in reshapings
+            if r.before.partitions != r.after.partitions or (r.breaks_feed and r.after.mapping == "none")
+        ]
+        if unread:
+            moved += [after + 1, min(unread[-1], upto)]
         parts: list[exp.Query] = []
         if moved:
             first, last = min(moved), max(moved)
