@@ -250,6 +250,16 @@ def _a_tenth_of_the_edges(many: Measurement, few: Measurement) -> bool:
 
 LINEAR = ("select", "join2", "join3", "join_filter")
 
+READ_BY_EDITS = {
+    "narrowing": 1.0,
+    "widening by 1%": 0.2,
+    "another branch": 0.2,
+    "widening groups by 1%": 0.2,
+    "another aggregate": 0.8,
+    "another HAVING": 0.1,
+}
+"""For each edit of the suite `altering`, what it may read of what a rebuild reads."""
+
 GOALS = (
     Goal(
         "refresh of any case, up to 10 % changed, scale 1 and up, against recomputation",
@@ -352,10 +362,13 @@ GOALS = (
         "faster",
         of_ratio("tree", "auto", 1.0, lambda m: suite("trees", name="rare")(m) and m.change != "create"),
     ),
-    Goal(
-        "a definition that changes: bytes read, of those that a rebuild reads",
-        "fewer",
-        of_metric("alter", "rebuild", "column_bytes_read", 1.0, "× of the bytes", suite("altering")),
+    *(
+        Goal(
+            f"a definition that changes, {name}: bytes read, of those that a rebuild reads",
+            f"≤ {most:g}×",
+            of_metric("alter", "rebuild", "column_bytes_read", most, "× of the bytes", suite("altering", name=name)),
+        )
+        for name, most in READ_BY_EDITS.items()
     ),
     Goal(
         "a definition that changes: seconds, against a rebuild",

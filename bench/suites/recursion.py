@@ -1,7 +1,8 @@
 """Recursive views: the ancestors in a tree, what is reached in a sparse graph, and all paths of a dense one.
 
 Edges are inserted, deleted and moved, 1 to 1,000 of them, and a whole subtree is moved near the root. Beside the
-maintenance stands the recomputation of the same view, in the rounds that fill it.
+maintenance stands the recomputation of the same view, in the rounds that fill it: one sample for all changes of a view,
+as it takes minutes and its tables hardly change.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Recursive:
 
 
 def _tree() -> Recursive:
-    """Nodes with three children each: the deepest are 13 edges below the root at scale 1."""
+    """Nodes with three children each, the root with four: the deepest are 12 edges below it at scale 1."""
     return Recursive(
         "tree",
         """WITH RECURSIVE up AS (
@@ -52,7 +53,7 @@ SELECT id, parent FROM up""",
             "insert": "INSERT INTO {t} SELECT id, id % 1000 FROM RANGE({new}, {new} + {n})",
             "delete": "DELETE FROM {t} WHERE {chosen}",
             "move": "UPDATE {t} SET parent = id % 100 WHERE {chosen}",
-            NEAR_ROOT: "UPDATE {t} SET parent = 0 WHERE id = 40 + {number}",
+            NEAR_ROOT: "UPDATE {t} SET parent = 0 WHERE id = 60 + {number}",
         },
     )
 
@@ -118,7 +119,7 @@ def _make_tables(spark: Any, folder: Path, scale: float) -> dict[str, int]:
     ends = [f"PMOD(XXHASH64(id, {end}), {edges * 11 // 10})" for end in (1, 2)]
     dense = max(50, min(DENSE, round(DENSE * scale)))
     queries = {
-        "tree": (nodes, f"SELECT id, IF(id = 0, NULL, (id - 1) DIV 3) AS parent FROM RANGE({nodes})"),
+        "tree": (nodes, f"SELECT id, IF(id = 0, NULL, (id - 2) DIV 3) AS parent FROM RANGE({nodes})"),
         "edge": (edges, f"SELECT id, {ends[0]} AS src, {ends[1]} AS dst FROM RANGE({edges})"),
         "dense": (
             dense * DEGREE,

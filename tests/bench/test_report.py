@@ -10,6 +10,7 @@ import pytest
 
 from bench import compare, goals, report, results
 from bench.results import Measurement, Results
+from bench.suites import altering
 
 
 def side(*seconds: float, **metrics: Any) -> list[dict[str, Any]]:
@@ -49,6 +50,10 @@ def test_a_wrong_answer_reaches_no_goal() -> None:
     found = list(goals.GOALS[0].find(goals.newest([made(refreshed("select", 10, 1, 1, correct=False))])))
     assert [finding.reached for finding in found] == [False]
     assert "WRONG" in report.page([made(refreshed("select", 10, 1, 1, correct=False))])
+
+
+def test_every_edit_of_a_definition_has_a_fraction_of_its_own() -> None:
+    assert list(goals.READ_BY_EDITS) == [edit.name for edit in altering.EDITS]
 
 
 def smallest(suite: str, name: str, **sides: Any) -> Measurement:

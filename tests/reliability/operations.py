@@ -22,6 +22,7 @@ from tests.engine.support import bag
 from tests.reliability.between import before_statement
 
 GROUPS = "SELECT r.a, COUNT(*) AS n, SUM(t.d) AS total FROM r JOIN t ON r.a = t.a GROUP BY r.a"
+WAY = "WITH RECURSIVE way AS (SELECT a, b FROM r UNION SELECT w.a, r.b FROM way w JOIN r ON w.b = r.a)"
 TABLES = {
     "r": ("feed", "a INT, b INT, s STRING", "(1, 1, 'x'), (1, 1, 'x'), (2, NULL, 'y')"),
     "t": ("feed", "a INT, d DECIMAL(8,2)", "(1, 1.50), (2, 2.25), (3, 4.00)"),
@@ -45,10 +46,7 @@ VIEWS: dict[str, tuple[str, dict[str, str]]] = {
     "over": ("SELECT n, COUNT(*) AS keys FROM v GROUP BY n", {}),
     "alone": ("SELECT r.s, MAX(t.d) AS most FROM r JOIN t ON r.a = t.a GROUP BY r.s", {"maintain": "self"}),
     "good": ("SELECT DISTINCT h.s FROM h JOIN r ON h.a = r.a JOIN t ON t.a = r.a", {"maintain": "tree"}),
-    "reached": (
-        "WITH RECURSIVE way AS (SELECT a, b FROM r UNION SELECT w.a, r.b FROM way w JOIN r ON w.b = r.a) SELECT * FROM way",
-        {},
-    ),
+    "reached": (f"{WAY} SELECT * FROM way", {}),
 }
 """Each view with its query and options."""
 
@@ -251,6 +249,13 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "alter, difference": Operation(lambda wh: wh.alter_view("bag", "SELECT a, s FROM r WHERE a > 0"), views=("bag",)),
     "alter, recomputed": Operation(lambda wh: wh.alter_view("v", "SELECT s, COUNT(*) AS n FROM r GROUP BY s")),
+    "alter, another recursion": Operation(
+        lambda wh: wh.alter_view("reached", f"{WAY.replace('= r.a)', '= r.a AND r.b > 1)')} SELECT * FROM way"),
+        views=("reached",),
+    ),
+    "alter, above a recursion": Operation(
+        lambda wh: wh.alter_view("reached", f"{WAY} SELECT b, COUNT(*) AS n FROM way GROUP BY b"), views=("reached",)
+    ),
     "drop": Operation(lambda wh: wh.drop_view("gone"), views=()),
     "alter": Operation(_alter),
     "alter, by the difference below groups": Operation(_alter_by_difference),
