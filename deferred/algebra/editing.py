@@ -114,7 +114,10 @@ def _normal(plan: Plan) -> Plan:
 
 
 def _simplified(node: Plan) -> Plan:
-    """One Π, σ or ⊎ in the place of two, σ as a part of ⋈, E ⊎ ∅ = E, ε(ε(E)) = ε(E), and ε(ε(E) ⊎ F) = ε(E ⊎ F)."""
+    """One Π, σ or ⊎ in the place of two, σ below Π and as a part of ⋈, E ⊎ ∅ = E, ε(ε(E)) = ε(E).
+
+    And ε(ε(E) ⊎ F) = ε(E ⊎ F).
+    """
     if isinstance(node, UnionAll):
         nested = [side for each in node.inputs for side in (each.inputs if isinstance(each, UnionAll) else (each,))]
         sides = [side for side in nested if not _is_empty(side)] or nested[:1]
@@ -131,6 +134,10 @@ def _simplified(node: Plan) -> Plan:
         return Project(node.child.child, tuple((name, substitute(e, values)) for name, e in node.outputs))
     if isinstance(node, Join):
         return Join(node.inputs, conjunction(part for part in _parts(node) if not says(part, True)))
+    if isinstance(node, Filter) and isinstance(node.child, Project):
+        rows = node.child
+        chosen = _simplified(Filter(rows.child, substitute(node.condition, dict(rows.outputs))))
+        return Project(chosen, rows.outputs)
     if isinstance(node, Filter):
         below = node.child
         parts = [part for part in (*_parts(below), *_parts(node)) if not says(part, True)]

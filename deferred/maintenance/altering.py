@@ -11,8 +11,8 @@ the new definition (`settle`).
 | from the view | MV and its pending batches | the new rows are some of the old ones, or other columns of them |
 | from kept rows | MV or support tables, and tables for what they lack | another join, one less along a key and a \
 reference, HAVING, LIMIT, aggregate |
-| difference | what the rows that only one of the two queries has change, by the delta rules | another WHERE, or other \
-branches of a UNION, anywhere in the query |
+| difference | what the rows that only one of the two queries has change, by the delta rules | another WHERE, HAVING, \
+QUALIFY or ON of inner joins, several of them too, or other branches of a UNION, anywhere in the query |
 | recomputed | the base tables | otherwise |
 
 Whatever the way, the support tables of the new definition are made of the old ones where they can be (`carrying`).

@@ -75,24 +75,61 @@ def _part_by_part(old: exp.Expr, new: exp.Expr, *but: str) -> exp.Expr | None:
     return result
 
 
+_CONDITIONS = ("where", "having", "qualify")
+
+
 def _both_selects(old: exp.Select, new: exp.Select) -> exp.Select | None:
-    result = _part_by_part(old, new, "where")
+    old, new = _on_as_where(old, new), _on_as_where(new, old)
+    result = _part_by_part(old, new, *_CONDITIONS)
     if result is None:
         return None
     assert isinstance(result, exp.Select)
-    before, after = (conjuncts(q.args["where"].this) if q.args.get("where") else [] for q in (old, new))
-    shared = [part for part in after if part not in _other(after, before)]
-    gone, come = _other(before, after), _other(after, before)
+    for clause in _CONDITIONS:
+        before, after = (conjuncts(q.args[clause].this) if q.args.get(clause) else [] for q in (old, new))
+        both = _both_conditions(before, after)
+        if both is None:
+            return None
+        for part in both:
+            getattr(result, clause)(part, copy=False)
+    return result
+
+
+def _both_conditions(old: Sequence[exp.Expr], new: Sequence[exp.Expr]) -> list[exp.Expr] | None:
+    """The conjuncts that both have, and a mark for the others; None where these may not be marked."""
+    gone, come = _other(old, new), _other(new, old)
+    shared = [part for part in new if part not in come]
     if any(part.find(exp.Query) for part in (*gone, *come)):  # only what is asked in subqueries may differ
         pairs = [_both(*pair) for pair in zip(gone, come, strict=False)]
         if len(gone) != len(come) or None in pairs:
             return None
-        shared += [part for part in pairs if part is not None]
-    elif gone or come:
-        if any(_links(part) for part in (*gone, *come)):
-            return None
-        shared.append(edit(all_true(come), all_true(gone)))
-    return result.where(*shared, copy=False) if shared else result
+        return shared + [part for part in pairs if part is not None]
+    if not gone and not come:
+        return shared
+    if any(_links(part) for part in (*gone, *come)):
+        return None
+    return [*shared, edit(all_true(come), all_true(gone))]
+
+
+def _on_as_where(query: exp.Select, other: exp.Select) -> exp.Select:
+    """A query whose conditions of ON that another one lacks are in WHERE, which means the same of inner joins."""
+    joins, others = query.args.get("joins") or [], other.args.get("joins") or []
+    if len(joins) != len(others) or not all(map(_is_inner, (*joins, *others))):
+        return query
+    result = query.copy()
+    for mine, theirs in zip(result.args.get("joins") or [], others, strict=True):
+        parts, known = conjuncts(mine.args.get("on")), conjuncts(theirs.args.get("on"))
+        moved = _other(parts, known)
+        shared = [part for part in parts if part not in moved]
+        if moved and shared and not any(part.find(exp.Query) for part in moved):
+            mine.set("on", all_true(shared))
+            result.where(*moved, copy=False)
+    return result
+
+
+def _is_inner(join: exp.Join) -> bool:
+    plain = (exp.Table, exp.Subquery)
+    named = {name for name, value in join.args.items() if value} <= {"this", "on", "kind"}
+    return named and isinstance(join.this, plain) and (join.args.get("kind") or "INNER").upper() in ("INNER", "CROSS")
 
 
 def _links(part: exp.Expr) -> bool:

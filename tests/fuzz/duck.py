@@ -275,10 +275,10 @@ class Database(ReadableLeaves):
 
     def compute(self, name: str, plan: Plan, skipped: bool) -> int:
         skip = " LIMIT 0" if skipped else ""
-        self.connection.execute(
+        made = self.connection.execute(
             f'CREATE OR REPLACE TEMP TABLE "{name}" AS SELECT * FROM ({self.renderer.render(plan)}){skip}'
         )
-        return int(self.connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchall()[0][0])
+        return int(made.fetchall()[0][0])  # the number of its rows
 
     def append(self, name: str, more: str) -> None:
         self.connection.execute(f'INSERT INTO "{name}" SELECT * FROM "{more}"')

@@ -192,6 +192,23 @@ def _reads(expression: exp.Expr, table: str) -> bool:
     return any(column.table == table for column in expression.find_all(exp.Column))
 
 
+def joined_otherwise(query: exp.Query, random: Random) -> exp.Query:
+    """One more condition of a join, or one less that does not equate two columns."""
+    joins = [join for join in query.find_all(exp.Join) if join.args.get("on") is not None]
+    if joins:
+        join = random.choice(joins)
+        parts = conjuncts(join.args["on"])
+        columns = list(join.args["on"].find_all(exp.Column))
+        others = [part for part in parts if not isinstance(part, exp.EQ)]
+        if others and random.random() < 0.5:
+            parts.remove(random.choice(others))
+        elif columns:
+            parts.append(exp.Not(this=exp.Is(this=random.choice(columns).copy(), expression=exp.Null())))
+        if parts:
+            join.set("on", conjunction(parts))
+    return query
+
+
 def another_branch(query: exp.Query, random: Random) -> exp.Query:
     """Its first SELECT once more, or a branch less."""
     if isinstance(query, exp.Union) and not query.args.get("distinct") and random.random() < 0.5:
@@ -270,9 +287,10 @@ def rows_of_a_total(query: exp.Query, random: Random) -> exp.Query:
 
 
 def other_groups(query: exp.Query, random: Random) -> exp.Query:
-    """Without a condition on groups, or with another one."""
-    having = query.args.get("having")
-    if isinstance(query, exp.Select) and having is not None:
+    """Without a condition on groups, or with another one; not of grouping sets, whose total of no rows is not Spark's."""
+    having, group = query.args.get("having"), query.args.get("group")
+    has_sets = group is not None and group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None
+    if isinstance(query, exp.Select) and having is not None and not has_sets:
         parts = conjuncts(having.this)
         place = random.randrange(len(parts))
         parts[place : place + 1] = random.choice(([], [exp.Not(this=exp.Paren(this=parts[place].copy()))]))
@@ -312,7 +330,7 @@ def another_join(query: exp.Query, random: Random, tables: Mapping[str, Sequence
     return query
 
 
-BELOW: Sequence[Edit] = (filtered_below, filtered_below, another_set_branch)
+BELOW: Sequence[Edit] = (filtered_below, filtered_below, another_set_branch, joined_otherwise)
 """Edits of what is below groups."""
 
 NAMED: Sequence[Edit] = (
@@ -324,6 +342,6 @@ NAMED: Sequence[Edit] = (
 EDITS: Sequence[Edit] = (
     *(narrowed, narrowed, widened, widened, shown_otherwise, another_branch, filtered_groups, reordered, reordered),
     *(another_aggregate, another_aggregate, other_aggregates, rows_of_a_total, other_groups, more_or_fewer),
-    *(filtered_below, filtered_below, another_set_branch),
+    *(filtered_below, filtered_below, another_set_branch, joined_otherwise),
     *(computed_otherwise, computed_otherwise, written_otherwise, written_otherwise, join_removed),
 )

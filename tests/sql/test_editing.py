@@ -81,6 +81,21 @@ PAIRS = {
         "SELECT a, b FROM t ORDER BY b DESC, a LIMIT 2",
     ],
     "windows": [f"SELECT a, RANK() OVER (PARTITION BY s ORDER BY b) AS k FROM t WHERE b > {least}" for least in (2, 4)],
+    "conditions on groups and below them": [
+        f"SELECT a, COUNT(*) AS n, MAX(b) AS m FROM t WHERE {below} GROUP BY a HAVING {above}"
+        for below, above in (("TRUE", "COUNT(*) > 1"), ("s <> 'z'", "COUNT(*) > 0"), ("b > 2", "MAX(b) < 7 OR n > 1"))
+    ],
+    "what a window shows": [
+        f"SELECT a, b, s FROM t WHERE {below} QUALIFY RANK() OVER (PARTITION BY s ORDER BY b) {above}"
+        for below, above in (("TRUE", "< 2"), ("TRUE", "> 1"), ("b > 2", "<= 2"))
+    ],
+    "what rows are joined on": [
+        f"SELECT t.a, t.b, u.c FROM t JOIN u ON t.a = u.a{on} WHERE {condition}"
+        for on, condition in (("", "TRUE"), (" AND u.c > 2", "TRUE"), (" AND u.c > 1 AND t.b < 5", "s = 'x'"))
+    ],
+    "groups over what rows are joined on": [
+        f"SELECT t.a, COUNT(*) AS n FROM t JOIN u ON t.a = u.a{on} GROUP BY t.a" for on in ("", " AND u.c > 2")
+    ],
     "distinct rows": [f"SELECT DISTINCT a FROM t WHERE b > {least}" for least in (2, 1)],
     "above a recursion": [
         f"{REACHED} SELECT a, COUNT(*) AS n FROM x WHERE {condition} GROUP BY a" for condition in ("b > 1", "b < 4")
