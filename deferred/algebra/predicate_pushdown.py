@@ -75,6 +75,22 @@ _COMPARISONS = (
 _AROUND = (exp.Paren, exp.And, exp.Or, exp.Not)
 
 
+def compares_with_literals(condition: Scalar) -> bool:
+    """Whether a condition only compares columns with literals: it has one value for a row, however often it is asked.
+
+    >>> from sqlglot import parse_one
+    >>> [compares_with_literals(parse_one(sql)) for sql in ("a = 1 OR b IS NULL", "rand() < 0.5", "a = b", "1 = 1")]
+    [True, False, False, False]
+    """
+    if isinstance(condition, _AROUND):
+        return all(map(compares_with_literals, condition.iter_expressions()))
+    if not isinstance(condition, _COMPARISONS):
+        return False
+    operands = list(condition.iter_expressions())
+    columns = {operand.name.casefold() for operand in operands if isinstance(operand, exp.Column)}
+    return len(columns) == 1 and all(isinstance(o, exp.Column) or _is_literal(o, is_text=False) for o in operands)
+
+
 def holds_anywhere(condition: Scalar, types: Mapping[str, str]) -> bool:
     """Whether a condition can be asked of any row, also of those that a view leaves out: it cannot fail.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from deferred.algebra.predicate_pushdown import compares_with_literals
 from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.errors import InvalidSQLError
 from deferred.sql.dialect import parse_statement, quoted, text, without_comments
@@ -38,12 +39,8 @@ def pinned(sql: str, source: Source) -> str:
         replacement = source(path)
         if replacement is None:
             continue
-        alias = (
-            ""
-            if node.args.get("alias") or (node is target and isinstance(statement, exp.Insert))
-            else f" AS {quoted(path[-1])}"
-        )
-        edits.append((start, end + 1, replacement + alias))
+        is_filled = node is target and isinstance(statement, exp.Insert)
+        edits.append((start, end + 1, replacement if is_filled else _named(node, replacement, path[-1])))
     for start, end, replacement in sorted(edits, reverse=True):
         sql = sql[:start] + replacement + sql[end:]
     return sql
@@ -96,27 +93,47 @@ def with_fresh_views(sql: str) -> tuple[str, dict[str, FreshView]]:
         name = f"deferred_fresh_{uuid.uuid4().hex}"
         views[name] = FreshView(view.name, _asked(statement, node, view.name))
         end = sql.index(")", view.this.meta["end"] + 1)
-        edits.append((call.meta["start"], end + 1, name + ("" if node.alias else f" AS {quoted(view.name)}")))
+        edits.append((call.meta["start"], end + 1, _named(node, name, view.name)))
     for start, end, replacement in sorted(edits, reverse=True):
         sql = sql[:start] + replacement + sql[end:]
     return sql, views
 
 
 def _asked(statement: exp.Expr, table: exp.Table, view: str) -> str | None:
-    """What WHERE asks of the columns of the only table of a query, without what it asks with subqueries."""
+    """What WHERE asks of the view's own columns, where the view is the only table of a query.
+
+    The query asks all of it again, so only comparisons with literals are taken: what depends on chance would be asked
+    twice. Nothing is known of the view's columns where the query gives them other names, and a sample has to be taken
+    of all rows.
+    """
     where = statement.args.get("where")
     sources = ("joins", "laterals", "pivots")
     if not isinstance(statement, exp.Select) or where is None or any(statement.args.get(s) for s in sources):
         return None
-    if statement.args["from_"].this is not table or any(table.args.get(s) for s in sources):
+    if statement.args["from_"].this is not table or any(table.args.get(s) for s in (*sources, "sample")):
+        return None
+    if table.alias_column_names:
         return None
     parts = []
     for part in conjuncts(where.this):
         own = part.copy()
         read = list(own.find_all(exp.Column))
-        if own.find(exp.Query) is None and all(len(c.parts) == 1 or c.table == (table.alias or view) for c in read):
+        if compares_with_literals(own) and all(len(c.parts) == 1 or _is_of(c, table.alias or view) for c in read):
             for c in read:
                 c.set("table", None)
             parts.append(own)
     whole = conjunction(parts)
     return None if whole is None else text(whole)
+
+
+def _is_of(column: exp.Column, table: str) -> bool:
+    """Whether a column is named with a table, and with nothing else."""
+    return len(column.parts) == 2 and column.table == table
+
+
+def _named(table: exp.Table, what: str, name: str) -> str:
+    """What is read in the place of a table, under the table's name; Spark has that behind a sample."""
+    if table.alias:
+        return what
+    aliased = f"{what} AS {quoted(name)}"
+    return f"({aliased})" if table.args.get("sample") else aliased

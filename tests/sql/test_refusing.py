@@ -13,7 +13,7 @@ from deferred.errors import (
 )
 from deferred.sql.clock import refuse_moments_beside
 from deferred.sql.dialect import LONGEST, parse_scalar, parse_statement
-from deferred.sql.pin import with_fresh_views
+from deferred.sql.pin import pinned, with_fresh_views
 from deferred.sql.refusing import refuse_what_varies
 from tests.algebra.operators.cases import database
 from tests.fuzz.duck import Database
@@ -168,6 +168,12 @@ FRESH: dict[str, str | None] = {
     "SELECT a FROM fresh(v) JOIN t ON v.a = t.a WHERE a = 1": None,
     "SELECT a FROM t WHERE a IN (SELECT a FROM fresh(v))": None,
     "SELECT a FROM fresh(v) WHERE a IN (SELECT b FROM t)": None,
+    "SELECT a FROM fresh(v) AS x(b, a) WHERE a = 1": None,
+    "SELECT a FROM fresh(v) AS x WHERE x.a = 1 AND v.b = 2": "a = 1",
+    "SELECT a FROM fresh(v) WHERE rand() < 0.5 AND a = 1 AND b < UNIX_TIMESTAMP()": "a = 1",
+    "SELECT a FROM fresh(v) WHERE a IN (1, 2) AND NOT b BETWEEN 1 AND 2 AND 10 / a > 1": "a IN (1, 2) AND NOT b BETWEEN 1 AND 2",
+    "SELECT a FROM fresh(v) TABLESAMPLE (50 PERCENT) WHERE a = 1": None,
+    "SELECT a FROM fresh(v) TABLESAMPLE (1 ROWS) AS x WHERE a = 1": None,
 }
 
 
@@ -176,6 +182,15 @@ def test_what_a_query_asks_of_a_fresh_view(query: str) -> None:
     _, views = with_fresh_views(query)
     (view,) = views.values()
     assert (view.name, view.where) == ("v", FRESH[query])
+
+
+def test_a_sample_is_taken_before_the_name_is_given() -> None:
+    """As Spark's grammar has it: FROM t TABLESAMPLE (…) AS x."""
+    text, views = with_fresh_views("SELECT v.a FROM fresh(v) TABLESAMPLE (50 PERCENT)")
+    assert text.replace(*views, "V") == "SELECT v.a FROM (V AS `v`) TABLESAMPLE (50 PERCENT)"
+    assert pinned(
+        "SELECT t.a FROM t TABLESAMPLE (1 ROWS), u TABLESAMPLE (2 ROWS) AS x", lambda path: "p." + path[0]
+    ) == ("SELECT t.a FROM (p.t AS `t`) TABLESAMPLE (1 ROWS), p.u TABLESAMPLE (2 ROWS) AS x")
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM fresh(a, b)", "SELECT * FROM fresh()", "SELECT * FROM fresh(1)"])
