@@ -344,6 +344,10 @@ class SparkFailure(DeferredError):
     remedy = "Nothing was committed; run it again after the cause is gone. `DEFERRED_DEBUG=1` shows Spark's messages."
 
 
+class StaleReadWarning(UserWarning):
+    """A view was read as it is, although it was to be refreshed before: that has failed, for the reason given."""
+
+
 def all_errors() -> list[type[DeferredError]]:
     """Returns every class of errors, by code.
 

@@ -7,6 +7,7 @@ itself writes there is not seen.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import typer
 
 from deferred import __version__, terminal
 from deferred.config import DEFAULT_FILE, Settings, parse_timestamp
-from deferred.errors import DeferredError
+from deferred.errors import DeferredError, StaleReadWarning
 from deferred.progress import Progress
 
 if TYPE_CHECKING:
@@ -108,15 +109,22 @@ def opened(doing: str = "") -> Iterator[Warehouse]:
     listeners = [progress] if doing else []
     try:
         with (
+            warnings.catch_warnings(record=True) as noticed,
             terminal.quiet(progress),
             Warehouse.open(invocation.config, requested_by=requested_by, listeners=listeners) as warehouse,
         ):
+            warnings.simplefilter("always", StaleReadWarning)
             progress.tasks = warehouse.tasks
             yield warehouse
     except KeyboardInterrupt:
         if not doing:
             raise
         terminal.stop(progress)
+    for warning in noticed:
+        if issubclass(warning.category, StaleReadWarning):
+            terminal.complain(str(warning.message))
+        elif os.environ.get("DEFERRED_DEBUG"):
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def check_moments(**moments: str | None) -> None:

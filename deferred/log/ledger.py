@@ -151,7 +151,8 @@ def cut(context: Context, tables: Sequence[TableRecord], until: datetime | None,
 def _unsplit(context: Context, tables: Sequence[TableRecord], versions: dict[int, int], since: Cut | None) -> None:
     """Step back before every transaction that has commits after the cut in another table."""
     ledger = context.metadata.ledger
-    changed = True
+    newest = {table.id: last.version for table in tables if (last := ledger.last(table.id)) is not None}
+    changed = any(version > versions[table] for table, version in newest.items())  # else no commit is after the cut
     while changed:
         changed = False
         for table in tables:

@@ -7,7 +7,7 @@ read, which no operation changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -23,10 +23,11 @@ from deferred.log import ledger
 from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog
 from deferred.log.sources import source_of
+from deferred.log.transactions import recover
 from deferred.maintenance import definition as definitions
 from deferred.maintenance import functions, shared, support
 from deferred.maintenance import held as helds
-from deferred.maintenance.base_logs import Logs, cut_at, net_logs, size, synced_tables
+from deferred.maintenance.base_logs import Logs, base_tables, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
 from deferred.maintenance.rounds import RecomputeInstead, computed
@@ -35,6 +36,7 @@ from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.dialect import own_scalar, parse_scalar
+from deferred.sql.pin import FreshView
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +57,40 @@ def fresh_rows(context: Context, name: str, where: str | None = None, as_of: dat
     else:
         cut = cut_at(context, view, tables, as_of)
         state = held if not_after(held.cut, cut) else latest_until(view, cut)
+    return _rows_at(context, view, tables, state, cut, where)
+
+
+def fresh_together(
+    context: Context, asked: Mapping[str, FreshView], others: Sequence[TableRecord]
+) -> tuple[dict[str, DataFrame], Cut]:
+    """The rows of several views at one current cut, by the names under which they are asked for; and the cut.
+
+    It is a cut of the `others` too: what reads those at its versions reads one state of the database.
+    """
+    newest = {name: helds.newest(context, view.name) for name, view in asked.items()}
+    read = {name: base_tables(context, view) for name, (view, _) in newest.items()}
+    tables = {table.id: table for listed in (*read.values(), others) for table in listed}
+    ledger.sync(context, tables.values(), lambda table: recover(context, table))
+    cut = ledger.cut(context, list(tables.values()), None, _latest([held.cut for _, held in newest.values()]))
+    frames = {}
+    for name, (view, held) in newest.items():
+        own = Cut(cut.timestamp, {table.id: cut.versions[table.id] for table in read[name]})
+        frames[name] = _rows_at(context, view, read[name], held, own, asked[name].where)
+    return frames, cut
+
+
+def _latest(cuts: Sequence[Cut]) -> Cut:
+    """What several cuts show, each table at its latest version: no later cut may be before any of them."""
+    versions: dict[int, int] = {}
+    for cut in cuts:
+        versions |= {table: max(version, versions.get(table, version)) for table, version in cut.versions.items()}
+    return Cut(max(cut.timestamp for cut in cuts), versions)
+
+
+def _rows_at(
+    context: Context, view: ViewRecord, tables: Sequence[TableRecord], state: Held | None, cut: Cut, where: str | None
+) -> DataFrame:
+    """The rows of a view at a cut, from a state that its tables hold, for which a condition holds."""
     if state is not None and state.cut.versions == cut.versions and state.batch == state.applied:
         return chosen(context, view, state.rows(view), where)
     with context.engine.meaning(view.definition.settings):

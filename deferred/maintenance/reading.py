@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +12,13 @@ from sqlglot import exp
 
 from deferred.algebra.bags import described, net, select, signed
 from deferred.config import parse_duration, parse_timestamp
-from deferred.errors import InvalidInputError
+from deferred.errors import DeferredError, InvalidInputError, StaleReadWarning
 from deferred.log import ledger, tracking, transactions
 from deferred.log.context import Context
 from deferred.log.sources import is_tracked, source_of
 from deferred.log.transactions import Transaction
 from deferred.maintenance import following, relevance
-from deferred.maintenance.fresh import chosen, fresh_rows
+from deferred.maintenance.fresh import chosen, fresh_rows, fresh_together
 from deferred.maintenance.settle import settled
 from deferred.maintenance.view_tables import applied_version, history_path, mv_path, pending
 from deferred.metadata import LedgerEntry, TableRecord, utc_now
@@ -25,6 +27,9 @@ from deferred.sql.pin import pinned, tables, with_fresh_views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+READ_PATIENCE = 5.0
+"""Seconds for which a read with refresh_on_read waits for another process that works on the view."""
 
 
 def rows(context: Context, name: str, fresh: bool, where: str | None, as_of: datetime | None) -> DataFrame:
@@ -44,18 +49,42 @@ def view_rows(context: Context, name: str, where: str | None = None) -> DataFram
 
 
 def _refresh_if_due(context: Context, name: str) -> None:
-    """Bring a view up to date whose options ask for that before a read."""
-    if is_due(context, name):
-        following.refresh(context, name)
+    """Bring a view up to date whose options ask for that before a read, after the views that it reads.
+
+    Where that fails, or would wait for long, the view is read as MV shows it: readers are never blocked.
+    """
+    hurried = replace(context, patience=min(context.patience, READ_PATIENCE))
+    try:
+        for view in due(context, name):
+            following.refresh(hurried, view)
+    except DeferredError as error:
+        shown = context.metadata.views.get(name).shown
+        since = "" if shown is None else f" of {shown.timestamp:%Y-%m-%d %H:%M:%S} UTC"
+        message = f"View {name} is shown in its state{since}: it could not be refreshed before it was read. {error}"
+        warnings.warn(message, StaleReadWarning, stacklevel=4)
 
 
-def is_due(context: Context, name: str) -> bool:
-    """Whether a read of a view is to refresh it first: it has refresh_on_read, and is older than its target_lag."""
+def due(context: Context, name: str) -> list[str]:
+    """Returns the views that a read of a view refreshes first, each after those that it reads.
+
+    None, unless the view has refresh_on_read. Then what is older than its target_lag: the view itself, and what it is
+    made of, since its rows are not younger than theirs. And what reads such a view.
+    """
     view = context.metadata.views.get(name)
-    options = view.options
-    if not options.refresh_on_read or options.target_lag is None or view.shown is None:
-        return False
-    return utc_now() - view.shown.timestamp > parse_duration(options.target_lag)
+    if not view.options.refresh_on_read or view.options.target_lag is None:
+        return []
+    by_table = {other.table_id: other for other in context.metadata.views.all()}
+    made_of, left = {view.table_id: view}, [view]
+    while left:
+        read = {table: by_table[table] for table in left.pop().depends_on if table in by_table.keys() - made_of.keys()}
+        made_of |= read
+        left += read.values()
+    eldest = utc_now() - parse_duration(view.options.target_lag)
+    late: dict[int, str] = {}
+    for part in following.in_order(list(made_of.values())):
+        if part.shown is not None and (part.shown.timestamp < eldest or late.keys() & set(part.depends_on)):
+            late[part.table_id] = part.name
+    return list(late.values())
 
 
 def pending_changes(context: Context, name: str) -> DataFrame:
@@ -75,7 +104,8 @@ def view_history(context: Context, name: str, of: str) -> DataFrame:
 def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> DataFrame | None:
     """Run a query on tracked tables and views and return its rows, or a change of tables as one transaction.
 
-    A view that the query reads is refreshed first where a read of it by name would be.
+    A view that the query reads is refreshed first where a read of it by name would be. With fresh(…) in a query, all
+    that it reads is read at one cut.
     """
     parsed = parse_statement(statement)
     if isinstance(parsed, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
@@ -85,13 +115,17 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
     if not isinstance(parsed, exp.Query):
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
     statement, views = with_fresh_views(statement)
-    for path in tables(statement):
-        if path[0] not in views and not is_tracked(record := tracking.find(context, path)):
+    named = {path: tracking.find(context, path) for path in tables(statement) if path[0] not in views}
+    for record in named.values():
+        if not is_tracked(record):
             _refresh_if_due(context, record.name)
-    frames = {name: fresh_rows(context, view.name, view.where) for name, view in views.items()}
+    frames, cut = fresh_together(context, views, list(named.values())) if views else ({}, None)
 
     def table(path: tuple[str, ...]) -> str:
-        return path[0] if path[0] in frames else text(delta_table(tracking.find(context, path).location))
+        if path[0] in frames:
+            return path[0]
+        record = named[path]
+        return text(delta_table(record.location, None if cut is None else cut.versions[record.id]))
 
     return context.engine.sql(pinned(statement, table), frames)
 

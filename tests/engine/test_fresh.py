@@ -11,6 +11,7 @@ import pytest
 
 from deferred import DeferredError
 from deferred.errors import InvalidInputError, InvalidSQLError, LogLostError
+from deferred.log import ledger
 from deferred.log.delta_log import DeltaLog
 from deferred.spark import temporaries
 from tests.engine.support import bag, recomputed, refused
@@ -118,6 +119,36 @@ def test_in_sql(pending: Any) -> None:
         wh.sql("SELECT * FROM fresh(a, b)")
     with refused(DeferredError, "no view nothing"):
         wh.sql("SELECT * FROM fresh(nothing)")
+
+
+def test_new_names_and_chance_and_samples_are_those_of_the_query(pending: Any) -> None:
+    """What the query asks after it has renamed columns, or of a sample, is not what it asks of the view's rows."""
+    wh, _ = pending
+    joined = recomputed(wh, VIEWS["joined"])
+    renamed = wh.sql("SELECT d, c, b, a FROM fresh(joined) AS x(b, a, c, d) WHERE a = 1")
+    assert bag(renamed) == bag(joined.toDF("b", "a", "c", "d").where("a = 1").select("d", "c", "b", "a"))
+    some = wh.sql("SELECT joined.a FROM fresh(joined) TABLESAMPLE (100 PERCENT) WHERE joined.a = 1 AND rand() >= 0")
+    assert bag(some) == bag(joined.where("a = 1").select("a"))
+
+
+def test_a_query_with_fresh_views_reads_one_state(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody writes after each cut; what is read, views and tables, is as it was at one of them."""
+    wh = tables
+    wh.create_view("v", "SELECT a, b FROM r", refresh_policy="incremental")
+    wh.create_view("w", "SELECT a, COUNT(*) AS n FROM r GROUP BY a", refresh_policy="incremental")
+    wh.sql("INSERT INTO r VALUES (7, 7, 'x')")
+    original, location = ledger.cut, next(t.location for t in wh.tables() if t.name == "r")
+
+    def cut(*given: Any) -> Any:
+        found = original(*given)
+        wh.spark.sql(f"INSERT INTO delta.`{location}` VALUES (8, 8, 'y')")
+        return found
+
+    monkeypatch.setattr(ledger, "cut", cut)
+    found = wh.sql(
+        "SELECT COUNT(*) AS of_v, (SELECT SUM(n) FROM fresh(w)) AS of_w, (SELECT COUNT(*) FROM r) AS of_r FROM fresh(v)"
+    )
+    assert [tuple(row) for row in found.collect()] == [(4, 4, 4)]
 
 
 def test_conditions_that_are_refused(pending: Any) -> None:
