@@ -69,7 +69,8 @@ def pages() -> Any:
     @app.get("/", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def views() -> str:
         with warehouse() as found:
-            return page(gather(found), actions, FRAMED)
+            with_dag = dags()
+            return page(gather(found), lambda view: actions(view) if view in with_dag else {}, FRAMED)
 
     @app.get("/operations/{operation_id}", response_class=HTMLResponse, dependencies=[Depends(get_user)])
     def operation(operation_id: str) -> str:
@@ -77,6 +78,15 @@ def pages() -> Any:
             return operation_page(found.operation(operation_id).to_dict())
 
     return app
+
+
+def dags() -> set[str]:
+    """Returns the names of the DAGs that Airflow has: a view may be maintained by no DAG, or not by one of its own."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return {name for (name,) in session.query(DagModel.dag_id).filter(DagModel.is_stale.is_(False))}
 
 
 def actions(view: str) -> Mapping[str, str]:

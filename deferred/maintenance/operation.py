@@ -60,26 +60,25 @@ class Operation(Result):
         return asdict(self)
 
 
-def cut_by_name(context: Context, cut: Cut | None) -> dict[str, Any] | None:
+def cut_by_name(names: Mapping[int, str], cut: Cut | None) -> dict[str, Any] | None:
     """A cut for people: versions by table name."""
     if cut is None:
         return None
-    names = {t.id: t.name for t in context.metadata.tables.all()}
     return {
         "timestamp": cut.timestamp.isoformat(),
         "versions": {names.get(table, str(table)): version for table, version in cut.versions.items()},
     }
 
 
-def from_record(context: Context, record: OperationRecord) -> Operation:
-    """The operation that a record is about."""
+def from_record(names: Mapping[int, str], record: OperationRecord) -> Operation:
+    """The operation that a record is about; `names` are those of the tables."""
     return Operation(
         record.id,
         record.view,
         record.kind,
         _state(record),
-        cut_by_name(context, record.from_cut),
-        cut_by_name(context, record.to_cut),
+        cut_by_name(names, record.from_cut),
+        cut_by_name(names, record.to_cut),
         record.rows_read,
         record.rows_deleted,
         record.rows_inserted,
@@ -99,13 +98,25 @@ def from_record(context: Context, record: OperationRecord) -> Operation:
 
 def by_id(context: Context, operation_id: str) -> Operation:
     """The operation with an id."""
-    return from_record(context, context.metadata.operations.get(operation_id))
+    return from_record(_names(context), context.metadata.operations.get(operation_id))
 
 
 def recent(context: Context, view: str | None, limit: int) -> list[Operation]:
     """The last operations, of one view or of all, newest first; an unknown view is an error."""
     name = None if view is None else context.metadata.views.get(view).name
-    return [from_record(context, record) for record in context.metadata.operations.recent(name, limit)]
+    names = _names(context)
+    return [from_record(names, record) for record in context.metadata.operations.recent(name, limit)]
+
+
+def latest(context: Context, each: int) -> dict[str, list[Operation]]:
+    """The last operations of every view, newest first, by the view's name."""
+    names = _names(context)
+    found = context.metadata.operations.latest(each)
+    return {view: [from_record(names, record) for record in records] for view, records in found.items()}
+
+
+def _names(context: Context) -> dict[int, str]:
+    return {table.id: table.name for table in context.metadata.tables.all()}
 
 
 def _state(record: OperationRecord) -> str:

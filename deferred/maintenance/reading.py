@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -152,6 +153,22 @@ def changed_rows(context: Context, name: str, since: Any, until: Any) -> dict[in
     """Returns about how many rows each commit of a table has changed, None where its log does not say."""
     record, after, upto = version_range(context, name, since, until)
     return source_of(context, record).rows_by_version(after, upto)
+
+
+def commit_times(context: Context, each: int) -> dict[str, list[datetime]]:
+    """Returns when every table and view was changed of late, oldest first; nothing is written.
+
+    What the ledger does not know yet is in Delta's own log; of a table whose log cannot be read, it is left out.
+    """
+    known, found = context.metadata.ledger.times(each), dict[str, list[datetime]]()
+    for record in context.metadata.tables.all():
+        entries = known.get(record.id, [])
+        times = [moment for _, moment in entries]
+        with suppress(DeferredError, OSError):
+            after = entries[-1][0] if entries else record.first_version - 1
+            times += [commit.timestamp for commit in source_of(context, record).commits(after)]
+        found[record.name] = times[-each:]
+    return found
 
 
 def irrelevant_commits(context: Context, name: str, since: Any, until: Any) -> dict[int, list[str]]:

@@ -237,6 +237,14 @@ class Warehouse:
         """Returns about how many rows each version of a table has changed. Starts no Spark."""
         return maintenance.reading.changed_rows(self._context, table_name, since, until)
 
+    def commit_times(self, each: int = 500) -> dict[str, list[datetime]]:
+        """Returns when every table and view was last changed, oldest first. Writes nothing and starts no Spark.
+
+        >>> sorted(wh.commit_times(each=3))
+        ['kinds', 'sales', 'sold']
+        """
+        return maintenance.reading.commit_times(self._context, each)
+
     def irrelevant_commits(self, table_name: str, since: Any = None, until: Any = None) -> dict[int, list[str]]:
         """Returns the versions of a table that do not matter to views that read it, with these. Starts no Spark."""
         return maintenance.reading.irrelevant_commits(self._context, table_name, since, until)
@@ -441,6 +449,14 @@ class Warehouse:
         ['rebuild', 'alter']
         """
         return Listing(operation.recent(self._context, view, limit))
+
+    def histories(self, each: int = 50) -> dict[str, Listing[Operation]]:
+        """Returns the last operations of every view, newest first, by its name: one look for all views.
+
+        >>> wh.histories(each=1)["kinds"][0].kind
+        'rebuild'
+        """
+        return {view: Listing(found) for view, found in operation.latest(self._context, each).items()}
 
     def sql(self, statement: str) -> DataFrame | None:
         """Run SQL on tracked tables and views by name: a query returns a DataFrame, a change is a transaction.

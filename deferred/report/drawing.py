@@ -88,7 +88,7 @@ def timeline(
         parts.append(f'<line class="axis" x1="{left}" y1="{y}" x2="{right}" y2="{y}"/>')
         parts += [
             f'<circle class="commit" cx="{x(moment)}" cy="{y}" r="4"><title>{_time(moment)}</title></circle>'
-            for moment in times[-500:]
+            for moment in times
         ]
     bottom = 40 + len(commits) * 26
     for row, (label, moment) in enumerate(cuts):

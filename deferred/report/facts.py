@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 OPERATIONS = 40
 """So many operations of each view are shown."""
 
+COMMITS = 500
+"""So many commits of each table are shown."""
+
 
 @dataclass(frozen=True)
 class Details:
@@ -47,29 +50,23 @@ def gather(warehouse: Warehouse, only: Sequence[str] | None = None) -> Facts:
     views = warehouse.status()
     asked = None if only is None else {warehouse.view(name).name for name in only}
     detailed = [view for view in views if asked is None or view["name"] in asked]
+    histories, times = warehouse.histories(OPERATIONS), warehouse.commit_times(COMMITS)
+    texts = {view.name: view.sql for view in warehouse.views()}
     return Facts(
         at=utc_now(),
         views=views,
         tables=[table.name for table in warehouse.base_tables()],
-        details={view["name"]: _details(warehouse, view) for view in detailed},
+        details={
+            name: Details(
+                operations=histories.get(name, []),
+                commits={table: times[table] for table in view["reads"]},
+                explanation=_explanation(warehouse, name),
+                sql=texts[name],
+            )
+            for view in detailed
+            if (name := view["name"]) in texts
+        },
     )
-
-
-def _details(warehouse: Warehouse, view: Mapping[str, Any]) -> Details:
-    name = view["name"]
-    return Details(
-        operations=warehouse.history(name, OPERATIONS),
-        commits={table: _commits(warehouse, table) for table in view["reads"]},
-        explanation=_explanation(warehouse, name),
-        sql=warehouse.view(name).sql,
-    )
-
-
-def _commits(warehouse: Warehouse, table: str) -> Sequence[datetime]:
-    try:
-        return [entry.timestamp for entry in warehouse.commits(table)]
-    except DeferredError:  # the view's problem says why the table cannot be read
-        return ()
 
 
 def _explanation(warehouse: Warehouse, name: str) -> Summary | str:

@@ -272,6 +272,36 @@ def test_the_page_of_an_operation_escapes() -> None:
     assert "t: 3" in page
 
 
+LINKED = """
+from airflow import settings
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.utils.session import create_session
+from deferred.airflow.plugin import dags
+
+import_all_models()
+Base.metadata.create_all(settings.engine)
+with create_session() as session:
+    session.add(DagBundleModel(name="files"))
+    session.flush()
+    session.add(DagModel(dag_id="sales_by_region", is_stale=False, bundle_name="files"))
+    session.add(DagModel(dag_id="removed", is_stale=True, bundle_name="files"))
+print(sorted(dags()))
+"""
+
+
+def test_a_view_without_a_dag_has_no_link_to_one(tmp_path: Path) -> None:
+    """In Airflow's own database: a DAG whose file is gone is no place to be led to."""
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", LINKED], env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['sales_by_region']"
+
+
 def test_errors_of_the_engine_in_airflows_terms() -> None:
     import logging
 

@@ -192,6 +192,14 @@ def test_a_transaction_goes_through_its_states(metadata: Metadata) -> None:
         metadata.transactions.set_state("t1", "aborted")
 
 
+def test_the_times_of_the_newest_commits_of_every_table(metadata: Metadata) -> None:
+    sales, customer = add_table(metadata, "sales").id, add_table(metadata, "customer").id
+    at = [NOON + timedelta(minutes=n) for n in range(4)]
+    metadata.ledger.append([LedgerEntry(sales, version, moment, None, "WRITE") for version, moment in enumerate(at)])
+    metadata.ledger.append([LedgerEntry(customer, 7, NOON, None, "WRITE")])
+    assert metadata.ledger.times(each=2) == {sales: [(2, at[2]), (3, at[3])], customer: [(7, NOON)]}
+
+
 def test_a_pending_transaction_is_never_pruned(metadata: Metadata) -> None:
     metadata.transactions.add(TransactionRecord("t1", "prepared", "me", [], NOON))
     assert metadata.transactions.prune(NOON + timedelta(days=1)) == 0

@@ -10,9 +10,13 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
+from deferred import Warehouse
+from deferred.report.facts import gather
 from tests.seeing.shop import Shop
 from tests.test_cli import Project
 
@@ -79,6 +83,33 @@ def test_what_users_write_is_shown_as_text(project: Project, shop: Shop) -> None
     assert "<script" not in text
     assert "<b>" not in text
     assert "&lt;script&gt;alert(1)" in text
+
+
+def test_looking_writes_nothing_and_asks_once_for_all_views(shop: Shop) -> None:
+    """Commits that nobody has synced are shown; the ledger stays as it was, and no query is made for each operation."""
+    asked: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if statement != "BEGIN":
+            asked.append(statement)
+
+    before = shop.metadata.ledger.times(10)
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with Warehouse.open(shop.folder / "conf" / "deferred.toml") as warehouse:
+            asked.clear()
+            facts = gather(warehouse)
+            gathered = list(asked)
+            asked.clear()
+            assert len(warehouse.history(limit=40)) == 11
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert len(asked) == 2, "the operations, and the names of tables"
+    assert not [statement for statement in gathered if not statement.startswith(("SELECT", "WITH", "PRAGMA"))]
+    assert len([statement for statement in gathered if "FROM ledger" in statement]) == 1
+    assert shop.metadata.ledger.times(10) == before
+    assert len(facts.details["big_sales"].commits["sales"]) == 2
+    assert [op.kind for op in facts.details["big_sales"].operations[:2]] == ["partial_refresh", "propagate"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
