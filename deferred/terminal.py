@@ -236,9 +236,18 @@ def say(text: str) -> None:
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write what is shown to a file instead."""
+    """Write what is shown to a file instead: whoever reads it meanwhile sees the old text or the new one, whole."""
     try:
-        file.write_text(text, encoding="utf-8")
+        if file.exists() and not file.is_file():  # a pipe, /dev/stdout
+            file.write_text(text, encoding="utf-8")
+            return
+        target = file.resolve()
+        beside = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 

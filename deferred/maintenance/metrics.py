@@ -1,7 +1,8 @@
 """Metrics in the OpenMetrics text format, for Prometheus and what reads its format. Starts no Spark.
 
 Gauges say how each view is now. Counters are sums over the records of operations; `gc` removes old records, which a
-reader of counters takes for a restart.
+reader of counters takes for a restart. There are no other types: the older text format of Prometheus, which
+node_exporter reads from files, knows no stateset.
 """
 
 from __future__ import annotations
@@ -65,8 +66,11 @@ def _gauges(views: Iterable[Mapping[str, Any]]) -> list[Family]:
     downtime = Family("deferred_view_downtime_seconds", "gauge", "Seconds of the last commit to the view.", "seconds")
     due = Family("deferred_view_next_due_timestamp_seconds", "gauge", "When the view is next due.", "seconds")
     shown = Family("deferred_view_shown_timestamp_seconds", "gauge", "The time of the state it shows.", "seconds")
+    propagated = Family(
+        "deferred_view_propagated_timestamp_seconds", "gauge", "The time up to which its log was read.", "seconds"
+    )
     unreadable = Family("deferred_view_unreadable_tables", "gauge", "Tables of the view that cannot be read.")
-    health = Family("deferred_view_health", "stateset", "What is worst about the view.")
+    health = Family("deferred_view_health", "gauge", "What is worst about the view: 1 for that, 0 for the others.")
     for view in views:
         name = view["name"]
         lag.add(view["stale_seconds"], view=name)
@@ -77,10 +81,11 @@ def _gauges(views: Iterable[Mapping[str, Any]]) -> list[Family]:
         downtime.add(view["downtime_seconds"], view=name)
         due.add(_epoch(view["next_due"]), view=name)
         shown.add(_epoch(view["shown"]), view=name)
+        propagated.add(_epoch(view["propagated"]), view=name)
         unreadable.add(len(view["unreadable"]), view=name)
         for state in get_args(Health):
             health.add(float(view["health"] == state), view=name, deferred_view_health=state)
-    return [lag, commits, rows, pending, batches, downtime, due, shown, unreadable, health]
+    return [lag, commits, rows, pending, batches, downtime, due, shown, propagated, unreadable, health]
 
 
 def _counters(context: Context) -> list[Family]:
