@@ -109,9 +109,10 @@ def _line(console: Console, progress: Progress) -> AbstractContextManager[Any]:
 
     spinner = Spinner("dots")
 
-    def shown() -> Spinner:
-        spinner.update(text=Text(progress.line(), no_wrap=True, overflow="ellipsis"))
-        return spinner
+    def shown() -> Text:
+        turning = spinner.render(console.get_time())
+        assert isinstance(turning, Text)
+        return Text.assemble(turning, " ", "\n  ".join(progress.lines()), no_wrap=True, overflow="ellipsis")
 
     return Live(console=console, get_renderable=shown, transient=True, redirect_stdout=False, redirect_stderr=False)
 

@@ -47,6 +47,8 @@ class Context:
     """The number of seconds to wait for a lease that another process holds, before LeaseHeldError."""
     owner: str = field(default_factory=_owner)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    step: tuple[int, int] | None = None
+    """The place of this work in a longer one, such as a backfill, and the number of its parts."""
     listeners: tuple[Callable[[Any], None], ...] = ()
     """Who is told what happens to views, see deferred.maintenance.notices."""
     held: dict[str, Lease] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,9 +24,9 @@ def backfill(context: Context, view: str, start: Any, end: Any, step: Any) -> li
     """
     done: list[Operation] = []
     try:
-        for _, until in steps(start, end, step):
+        for part, (_, until) in _counted(context, list(steps(start, end, step))):
             record = context.metadata.views.get(view)
-            done.append(scenario_of(record).refresh(context, record, until, PROPAGATE_FIRST, full=False))
+            done.append(scenario_of(record).refresh(part, record, until, PROPAGATE_FIRST, full=False))
     finally:
         if done:
             done[-1] = followed(context, done[-1])
@@ -37,7 +38,16 @@ def replay_steps(context: Context, view: str, start: Any, end: Any, step: Any, o
     intervals = list(steps(start, end, step))
     if intervals[0][0] == intervals[0][1]:
         raise InvalidInputError(f"The range from {start} to {end} is empty.")
-    return [replay.replay(context, view, since, until, of) for since, until in intervals]
+    return [replay.replay(part, view, since, until, of) for part, (since, until) in _counted(context, intervals)]
+
+
+Interval = tuple[datetime, datetime]
+
+
+def _counted(context: Context, intervals: Sequence[Interval]) -> Iterator[tuple[Context, Interval]]:
+    """Each interval with the context in which it is worked on, which tells the place of the step."""
+    for number, interval in enumerate(intervals, start=1):
+        yield replace(context, step=(number, len(intervals))), interval
 
 
 def steps(start: Any, end: Any, step: Any) -> Iterator[tuple[datetime, datetime]]:

@@ -30,8 +30,10 @@ from deferred.maintenance import held as helds
 from deferred.maintenance.base_logs import Logs, base_tables, cut_at, net_logs, size, synced_tables
 from deferred.maintenance.definition import Definition, query
 from deferred.maintenance.held import Held, latest_until, not_after
+from deferred.maintenance.operation import Work, announced
 from deferred.maintenance.rounds import RecomputeInstead, computed
 from deferred.maintenance.strategies import Job, Recompute, choose
+from deferred.maintenance.view_tables import mv_path
 from deferred.metadata import Cut, TableRecord, ViewRecord
 from deferred.spark import bags
 from deferred.spark.temporaries import Temporaries
@@ -93,8 +95,9 @@ def _rows_at(
     """The rows of a view at a cut, from a state that its tables hold, for which a condition holds."""
     if state is not None and state.cut.versions == cut.versions and state.batch == state.applied:
         return chosen(context, view, state.rows(view), where)
-    with context.engine.meaning(view.definition.settings):
-        return _Reading(context, view, tables, cut, where).rows(state)
+    telling = announced(context, "read", view.name, mv_path(view.location))
+    with telling as work, context.engine.meaning(view.definition.settings):
+        return _Reading(context, view, tables, cut, where, work).rows(state)
 
 
 def chosen(
@@ -126,6 +129,7 @@ class _Reading:
     tables: Sequence[TableRecord]
     cut: Cut
     where: str | None
+    work: Work
 
     def rows(self, state: Held | None) -> DataFrame:
         """The view at the cut: from a state that its tables hold, or where they hold none from its base tables."""
@@ -138,7 +142,9 @@ class _Reading:
         pushed = self._pushed(definition)
         expected = size(self.context, definition, state.cut, self.cut)
         with self.context.engine.temporaries(expected.settings) as temporaries:
-            logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
+            with self.work.phase("log"):
+                logs = net_logs(self.context, definition, state.cut, self.cut, temporaries, expected.expected)
+            self.work.rows_read = logs.total
             supports = support.held_at(self.view, definition, state.batch)
             kept = shared.held_at(self.context, definition, state.cut)
             has_support = supports is not None and kept is not None
@@ -164,9 +170,11 @@ class _Reading:
                     batch=None,
                     shown=shown,
                     shared=kept or {},
+                    tell=self.work.tell,
                 )
                 try:
-                    change = choice.strategy.run(job)
+                    with self.work.phase("compute"):
+                        change = choice.strategy.run(job)
                 except RecomputeInstead:
                     return self._computed(definition)
                 if change.instead is not None:
@@ -179,8 +187,9 @@ class _Reading:
     ) -> DataFrame:
         """MV with some changes, netted. They leave the operation's session; MV is read in the user's."""
         context, view = self.context, self.view
-        netted = temporaries.compute("fresh", net(union_all(changes), view.columns), logs.total)
-        deleted, inserted = bags.count_changes(context.engine, temporaries, netted)
+        with self.work.phase("net"):
+            netted = temporaries.compute("fresh", net(union_all(changes), view.columns), logs.total)
+            deleted, inserted = bags.count_changes(context.engine, temporaries, netted)
         rows: exp.Expr = state.rows(view)
         if not deleted and not inserted:
             return chosen(context, view, rows, self.where)
@@ -198,8 +207,8 @@ class _Reading:
         # The user's session goes on with the functions that it has looked up.
         if self._means_the_same and not definition.is_recursive and not self.view.definition.functions:
             return chosen(self.context, self.view, query(definition, self.view.columns, self.cut), self.where)
-        with self.context.engine.temporaries() as temporaries:
-            at_cut = computed(definition, self.cut, temporaries)
+        with self.context.engine.temporaries() as temporaries, self.work.phase("recompute"):
+            at_cut = computed(definition, self.cut, temporaries, self.work.tell)
             rows = temporaries.compute("fresh", query(at_cut, self.view.columns, self.cut), 0)
             frames = {CHANGES: temporaries.lasting(rows, self.context.engine.spark)}
         return chosen(self.context, self.view, exp.to_table(CHANGES), self.where, frames)

@@ -42,6 +42,10 @@ class Event:
     error: BaseException | None = None
     expected_seconds: float | None = None
     """What such operations on the view took of late; None where there were none."""
+    step: tuple[int, int] | None = None
+    """Its place in a longer work, such as a backfill, and the number of the parts of that."""
+    is_recorded: bool = True
+    """Whether it is an operation of the view's history; making a view, and reading one, are only told to progress."""
     failed_before: bool = False
     """Whether the operation before this one on the same view had failed."""
     at: datetime = field(default_factory=utc_now)
@@ -91,7 +95,8 @@ class JsonLines:
     file: str
 
     def __call__(self, event: Event) -> None:
-        _append(self.file, _document(event))
+        if event.is_recorded:
+            _append(self.file, _document(event))
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class OpenLineage:
     namespace: str
 
     def __call__(self, event: Event) -> None:
-        if event.moment == "PHASE":
+        if event.moment == "PHASE" or not event.is_recorded:
             return
         document = self.run_event(event)
         if urlsplit(self.target).scheme in ("http", "https"):

@@ -190,20 +190,14 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         details={**details, "owner": context.owner},
     )
     log.info("%s of %s begins, operation %s", kind, view.name, work.id)
-    start = _event(context, kind, view, work)
-    work.told = lambda phase: announce(
-        context.listeners, replace(start, moment="PHASE", phase=phase, rows=_rows(work), at=utc_now())
-    )
-    announce(context.listeners, start)
-    try:
-        with context.engine.meaning(view.definition.settings):
-            yield work
-    except BaseException as error:
-        operations.finish(work.id, "failed", error=_why(error)[:4000], **_fields(work, details))
-        announce(context.listeners, _ended(start, work, error))
-        raise
-    operations.finish(work.id, work.state, **_fields(work, details))
-    announce(context.listeners, _ended(start, work))
+    with _told(context, _event(context, kind, view, work), work):
+        try:
+            with context.engine.meaning(view.definition.settings):
+                yield work
+        except BaseException as error:
+            operations.finish(work.id, "failed", error=_why(error)[:4000], **_fields(work, details))
+            raise
+        operations.finish(work.id, work.state, **_fields(work, details))
     log.info(
         "%s of %s: %s; %d rows read, %d deleted, %d inserted in %.2f s",
         kind,
@@ -214,6 +208,29 @@ def recorded(context: Context, kind: str, view: ViewRecord, **details: Any) -> I
         work.rows_inserted,
         sum(work.phases.values()),
     )
+
+
+@contextmanager
+def announced(context: Context, kind: str, view: str, location: str) -> Iterator[Work]:
+    """Tell how far some work has come that is no operation of a view's history: making a view, reading one."""
+    work = Work()
+    with _told(context, Event("START", work.id, kind, view, location, step=context.step, is_recorded=False), work):
+        yield work
+
+
+@contextmanager
+def _told(context: Context, start: Event, work: Work) -> Iterator[None]:
+    """Tell the listeners when work starts, enters a phase, and ends."""
+    work.told = lambda phase: announce(
+        context.listeners, replace(start, moment="PHASE", phase=phase, rows=_rows(work), at=utc_now())
+    )
+    announce(context.listeners, start)
+    try:
+        yield
+    except BaseException as error:
+        announce(context.listeners, _ended(start, work, error))
+        raise
+    announce(context.listeners, _ended(start, work))
 
 
 def _why(error: BaseException) -> str:
@@ -234,7 +251,7 @@ def _event(context: Context, kind: str, view: ViewRecord, work: Work) -> Event:
     failed = bool(before) and before[0].state == "failed"
     alike = [sum(op.seconds.values()) for op in before if (op.kind, op.state) == (kind, "succeeded")]
     expected = sum(alike) / len(alike) if alike else None
-    start = Event("START", work.id, kind, view.name, mv_path(view.location), reads)
+    start = Event("START", work.id, kind, view.name, mv_path(view.location), reads, step=context.step)
     return replace(start, failed_before=failed, expected_seconds=expected)
 
 

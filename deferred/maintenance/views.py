@@ -25,6 +25,7 @@ from deferred.maintenance.definition import Definition
 from deferred.maintenance.following import catch_up
 from deferred.maintenance.functions import Functions
 from deferred.maintenance.making import make_differential, make_filled_mv, remove_earlier_histories, remove_folder
+from deferred.maintenance.operation import Work, announced
 from deferred.maintenance.rounds import at_cut
 from deferred.maintenance.view_tables import location_of, mv_path
 from deferred.metadata import Cut, Filling, LedgerEntry, RememberedDefinition, TableRecord, ViewRecord
@@ -101,20 +102,26 @@ def _create(context: Context, name: str, sql: str, options: ViewOptions) -> View
         definitions.refuse_early(context, sql, options.refuses_recomputation, options.maintain)
     settings = context.engine.settings()
     choosing = shared.choosing(context) if options.is_self_maintained else nullcontext()
-    with context.engine.meaning(settings), choosing:
-        return _compute(context, name, sql, options, settings)
-
-
-def _compute(context: Context, name: str, sql: str, options: ViewOptions, settings: Mapping[str, str]) -> ViewRecord:
-    new = prepared(context, sql, options, settings)
-    definition, columns, cut = new.definition, new.columns, new.cut
     location = context.folder("views", f"{name}-{uuid.uuid4().hex[:8]}")
+    telling = announced(context, "create", name, mv_path(location))
+    with context.engine.meaning(settings), choosing, telling as work:
+        with work.phase("define"):
+            new = prepared(context, sql, options, settings)
+        return _compute(context, name, sql, options, new, location, work)
+
+
+def _compute(
+    context: Context, name: str, sql: str, options: ViewOptions, new: Prepared, location: str, work: Work
+) -> ViewRecord:
+    definition, columns, cut = new.definition, new.columns, new.cut
     begun = time.monotonic()
     promises.require(context.engine, name, definition, cut)
     try:
-        _fill(context, definition, columns, location, cut)
+        with work.phase("compute"):
+            _fill(context, definition, columns, location, cut, work)
         filled = _filled(context, definition, time.monotonic() - begun)
         state = DeltaLog(mv_path(location))
+        work.rows_inserted = state.row_count() or 0
         record = context.metadata.tables.add(
             name=name,
             location=mv_path(location),
@@ -181,11 +188,11 @@ def _refuse_if_read(context: Context, view: ViewRecord) -> None:
         raise InvalidInputError(f"View {view.name} is read by {', '.join(v.name for v in users)}; drop those first.")
 
 
-def _fill(context: Context, definition: Definition, columns: Columns, location: str, cut: Cut) -> None:
+def _fill(context: Context, definition: Definition, columns: Columns, location: str, cut: Cut, work: Work) -> None:
     """Fill the support tables, then MV from them: what they hold is not computed from the base tables again."""
     engine = context.engine
     make_differential(engine, location, columns)
-    with at_cut(context, definition, cut) as computed:
+    with at_cut(context, definition, cut, work.tell) as computed:
         shared.bring_along(context, computed, cut)
         support.create(context, computed, location, cut, {})
         rows = definitions.query(support.resting_on(computed, location), columns, cut)

@@ -8,11 +8,14 @@ import queue
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
+from deferred import Warehouse
 from deferred.log.context import Context
 from deferred.maintenance.notices import Event
 from deferred.maintenance.working import refreshing
+from deferred.metadata import utc_now
 from deferred.progress import Progress
 from deferred.spark.engine import Engine
 from tests.seeing.shop import Shop, heeds_ctrl_c
@@ -58,6 +61,45 @@ def test_what_is_said_after_ctrl_c() -> None:
     assert "Done: refresh of first." in said
     assert "Interrupted: refresh of v in its phase compute." in said
     assert "Nothing is lost" in said
+
+
+def test_several_views_at_once() -> None:
+    """Each has its own line, its own clock and its own phase; the tasks are those of all of them."""
+    progress, said = Progress("Refreshing all views"), list[str]()
+    progress.say = said.append
+    progress.tasks = lambda: (3, 8)
+    progress(event("START", view="a", operation="1"))
+    progress(event("START", view="b", operation="2", expected_seconds=50.2))
+    progress(event("PHASE", view="a", operation="1", phase="compute"))
+    progress(event("PHASE", view="b", operation="2", phase="log", expected_seconds=50.2))
+    assert progress.line().splitlines() == [
+        "a refresh · compute · 0 s",
+        "b refresh · log · 0 s · about 50 s left",
+        "3 of 8 Spark tasks",
+    ]
+    progress(event("COMPLETE", view="b", operation="2"))
+    assert progress.line() == "a refresh · compute · 3 of 8 Spark tasks · 0 s"
+    assert said == ["a refresh: compute", "b refresh: log", "b refresh: done in 0.0 s"]
+    progress(event("FAIL", view="c", operation="3", error=ValueError("no")))
+    progress(event("FAIL", view="d", operation="4", error=KeyboardInterrupt(), phase="apply"))
+    assert progress.stopped().splitlines()[1:5] == [
+        "Done: refresh of b.",
+        "Failed: refresh of c.",
+        "Interrupted: refresh of d in its phase apply.",
+        "Interrupted: refresh of a in its phase compute.",
+    ]
+
+
+def test_the_steps_of_a_backfill_are_counted(shop: Shop) -> None:
+    said: list[str] = []
+    progress = Progress(say=said.append)
+    begin = utc_now() - timedelta(minutes=3)
+    with Warehouse.open(shop.folder / "conf" / "deferred.toml", listeners=[progress]) as warehouse:
+        warehouse.backfill("largest", begin, begin + timedelta(minutes=2), "1m")
+    assert [line for line in said if "sync" in line] == [
+        "largest refresh, step 1 of 2: sync",
+        "largest refresh, step 2 of 2: sync",
+    ]
 
 
 def test_plain_lines_and_silence(project: Project) -> None:
