@@ -51,6 +51,9 @@ class Progress:
     """What to do after Ctrl-C."""
 
     def __call__(self, event: Event) -> None:
+        if event.moment == "BROKEN":
+            self.say(f"{event.view} is broken: {event.message}")
+            return
         if event.moment in ("COMPLETE", "FAIL"):
             self.done.append(event)
             self.running.pop(event.operation, None)

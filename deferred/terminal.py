@@ -429,7 +429,7 @@ def _tree(lineage: Lineage, label: str) -> Tree:
 
     tree = Tree(label)
     for part in lineage.beyond:
-        tree.add(_tree(part, f"{part.name} ({part.health or 'table'})"))
+        tree.add(_tree(part, f"{part.name} ({part.health or 'table'}){' (above)' if part.is_above else ''}"))
     return tree
 
 

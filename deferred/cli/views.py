@@ -101,7 +101,9 @@ def apply(
                 outcomes[view.name] = files.apply(warehouse, view, dry_run, views)
             except DeferredError as error:
                 outcomes[view.name], failed[view.name] = "failed", error
-        if drop and not dry_run and not failed:
+        if drop and dry_run:
+            outcomes |= dict.fromkeys(files.without_file(warehouse, views), files.Outcome.TO_DROP)
+        elif drop and not failed:
             outcomes |= dict.fromkeys(files.drop_without_file(warehouse, views), files.Outcome.DROPPED)
     terminal.answer(
         {"views": outcomes, **errors_of(failed)},

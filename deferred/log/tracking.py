@@ -18,7 +18,7 @@ from deferred.log.context import Context
 from deferred.log.delta_log import DeltaLog, is_delta
 from deferred.log.locating import Given, locate
 from deferred.log.sources import AUTO, class_of, is_tracked, source_of, suggested, trackable
-from deferred.metadata import Lease, LedgerEntry, TableRecord, utc_now
+from deferred.metadata import Lease, LedgerEntry, TableRecord, ViewRecord, utc_now
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -96,24 +96,25 @@ def _begin(context: Context, record: TableRecord, state: DeltaLog) -> None:
     context.metadata.ledger.append([LedgerEntry(record.id, state.version, moment, None, operation)])
 
 
-def trusted_again(context: Context, record: TableRecord, under: Iterable[Lease] = ()) -> None:
+def trusted_again(context: Context, record: TableRecord, under: Iterable[Lease] = ()) -> list[ViewRecord]:
     """Make sure that a table's changes are recorded from now on, and that it is the table that the ledger knows.
 
     A table that was recreated, or replaced by an older copy, is taken as it is. Every view that reads it is marked
     then: the versions in its cuts are those of a table that no longer exists. `under` are the leases of the worker that
-    does this: one that was away for too long must not mark what another has rebuilt since.
+    does this: one that was away for too long must not mark what another has rebuilt since. Returns the views that were
+    not broken yet.
     """
     if not is_delta(record.location):
-        return  # the next look at its log raises an error that names the table
+        return []  # the next look at its log raises an error that names the table
     source = source_of(context, record)
     replaced = source.was_replaced
     log_location = source.resume()
     if not replaced:
-        return
+        return []
     state = DeltaLog(record.location)
-    for view in context.metadata.views.dependents(record.id):
-        problem = f"Table {record.name} was dropped and recreated."
-        context.metadata.views.update(view.id, under, state="broken", problem=problem)
+    problem = f"Table {record.name} was dropped and recreated."
+    readers = context.metadata.views.dependents(record.id)
+    marked = [context.metadata.views.update(view.id, under, state="broken", problem=problem) for view in readers]
     context.metadata.ledger.prune(record.id, 2**62)
     record = context.metadata.tables.update(
         record.id,
@@ -123,6 +124,8 @@ def trusted_again(context: Context, record: TableRecord, under: Iterable[Lease] 
         log_location=log_location,
     )
     _begin(context, record, state)
+    broken_before = {view.id for view in readers if view.state == "broken"}
+    return [view for view in marked if view.id not in broken_before]
 
 
 def untrack(context: Context, name: str) -> None:

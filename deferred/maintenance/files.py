@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     TO_CREATE = "to be created"
     TO_REPLACE = "to be replaced"
     TO_ALTER = "to be changed"
+    TO_DROP = "to be dropped"
     REFUSED = "refused"
     WITHOUT_FILE = "has no file"
 
@@ -54,8 +55,7 @@ def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> tuple[list[Planned]
         Planned(name, Outcome.REFUSED if name in refused else outcome, str(how.get(name, "")))
         for name, outcome in outcomes.items()
     ]
-    named = {view.name.casefold() for view in views}
-    rest = [view.name for view in warehouse.views() if view.name.casefold() not in named]
+    rest = without_file(warehouse, views)
     found += [Planned(name, Outcome.WITHOUT_FILE, "stays, unless apply --drop is used") for name in rest]
     return found, refused
 
@@ -63,12 +63,17 @@ def plan(warehouse: Warehouse, views: Sequence[ViewFile]) -> tuple[list[Planned]
 _CHANGED = (Outcome.TO_ALTER, Outcome.TO_REPLACE)
 
 
-def drop_without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:
-    """Drop the views that no file defines, each before those that it reads; returns their names."""
-    named = {view.name.casefold() for view in views}
+def without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:
+    """Returns the views that no file defines, each before those that it reads."""
     from deferred.maintenance.following import in_order
 
-    rest = [view.name for view in reversed(in_order(warehouse.views())) if view.name.casefold() not in named]
+    named = {view.name.casefold() for view in views}
+    return [view.name for view in reversed(in_order(warehouse.views())) if view.name.casefold() not in named]
+
+
+def drop_without_file(warehouse: Warehouse, views: Sequence[ViewFile]) -> list[str]:
+    """Drop the views that no file defines; returns their names."""
+    rest = without_file(warehouse, views)
     for name in rest:
         warehouse.drop_view(name)
     return rest

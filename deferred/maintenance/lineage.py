@@ -17,9 +17,13 @@ class Lineage:
     health: str | None
     """None for a base table."""
     beyond: tuple[Lineage, ...] = ()
+    is_above: bool = False
+    """Whether what is beyond it is listed where it was named first: views that share parts would repeat them without
+    end."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "health": self.health, "beyond": [part.to_dict() for part in self.beyond]}
+        beyond = [part.to_dict() for part in self.beyond]
+        return {"name": self.name, "health": self.health, "beyond": beyond, "above": self.is_above}
 
 
 def reads(views: Sequence[Mapping[str, Any]], name: str) -> Lineage:
@@ -30,7 +34,7 @@ def reads(views: Sequence[Mapping[str, Any]], name: str) -> Lineage:
     (['a', 'u'], ['t'])
     """
     known = {view["name"]: view for view in views}
-    return _beyond(known, {name: list(view["reads"]) for name, view in known.items()}, _known(known, name))
+    return _beyond(known, {name: list(view["reads"]) for name, view in known.items()}, _known(known, name), set())
 
 
 def read_by(views: Sequence[Mapping[str, Any]], name: str) -> Lineage:
@@ -45,7 +49,7 @@ def read_by(views: Sequence[Mapping[str, Any]], name: str) -> Lineage:
     for view in views:
         for read in view["reads"]:
             users.setdefault(read, []).append(view["name"])
-    return _beyond(known, users, _known(known, name))
+    return _beyond(known, users, _known(known, name), set())
 
 
 def levels(views: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -74,6 +78,13 @@ def _known(known: Mapping[str, Any], name: str) -> str:
     return found
 
 
-def _beyond(known: Mapping[str, Mapping[str, Any]], edges: Mapping[str, Sequence[str]], name: str) -> Lineage:
+def _beyond(
+    known: Mapping[str, Mapping[str, Any]], edges: Mapping[str, Sequence[str]], name: str, named: set[str]
+) -> Lineage:
+    """The lineage of a name; what is beyond those that were `named` already is left out."""
     health = known[name]["health"] if name in known else None
-    return Lineage(name, health, tuple(_beyond(known, edges, other) for other in edges.get(name, ())))
+    others = edges.get(name, ())
+    if name in named:
+        return Lineage(name, health, is_above=bool(others))
+    named.add(name)
+    return Lineage(name, health, tuple(_beyond(known, edges, other, named) for other in others))

@@ -44,10 +44,11 @@ def make_filled_mv(engine: Engine, location: str, columns: Columns, rows: exp.Qu
     bags.create_filled(engine, mv_path(location), columns, rows, mark, _PLAIN)
 
 
-def repair(context: Context, view: ViewRecord, under: Iterable[Lease]) -> None:
+def repair(context: Context, view: ViewRecord, under: Iterable[Lease]) -> list[ViewRecord]:
     """Create those tables of a view again, empty, that cannot be read: the caller fills them.
 
     The views that read such an MV are marked: the versions in their cuts are those of a table that no longer exists.
+    Returns those that were not broken before.
     """
     if not readable(differential_path(view.workings)):
         remove_folder(differential_path(view.workings))
@@ -58,7 +59,8 @@ def repair(context: Context, view: ViewRecord, under: Iterable[Lease]) -> None:
     if not readable(mv_path(view.location)):
         remove_folder(mv_path(view.location))
         make_mv(context.engine, view.location, view.columns)
-        trusted_again(context, context.metadata.tables.by_id(view.table_id), under)
+        return trusted_again(context, context.metadata.tables.by_id(view.table_id), under)
+    return []
 
 
 def remove_earlier_histories(context: Context, name: str) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,15 +22,27 @@ from deferred.metadata import utc_now
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 3.0
+"""Seconds for which an operation waits until a server has taken a notice."""
+
 TIMEOUT = 10.0
-"""Seconds that a server has to take a notice."""
+"""Seconds that a server has to take it, in the background from then on."""
+
+SILENCE = 60.0
+"""Seconds for which a server that took longer is told nothing: one that hangs costs little, however much is done."""
+
+BREAKING = ("D501", "D505")
+"""The codes of errors after which a view waits for a rebuild."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens to a view: an operation starts, enters a phase, is complete, or fails."""
+    """Something that happens to a view: an operation starts, enters a phase, is complete, or fails.
 
-    moment: Literal["START", "PHASE", "COMPLETE", "FAIL"]
+    BROKEN says that a view was broken by what was done to another one, or to a table.
+    """
+
+    moment: Literal["START", "PHASE", "COMPLETE", "FAIL", "BROKEN"]
     operation: str
     kind: str
     view: str
@@ -106,9 +120,10 @@ class Webhook:
     url: str = field(repr=False)
 
     def __call__(self, event: Event) -> None:
-        if event.moment == "FAIL" and isinstance(event.error, Exception) and not event.failed_before:
-            broken = isinstance(event.error, DeferredError) and event.code == "D501"
-            _post(self.url, {**_document(event), "event": "broken" if broken else "failing"})
+        breaks = event.moment == "BROKEN" or event.code in BREAKING
+        if event.moment in ("FAIL", "BROKEN") and isinstance(event.error, Exception):
+            if breaks or not event.failed_before:
+                _post(self.url, {**_document(event), "event": "broken" if breaks else "failing"})
         elif event.moment == "COMPLETE" and event.failed_before:
             _post(self.url, {**_document(event), "event": "recovered"})
 
@@ -126,7 +141,7 @@ class OpenLineage:
     namespace: str
 
     def __call__(self, event: Event) -> None:
-        if event.moment == "PHASE" or not event.is_recorded:
+        if event.moment in ("PHASE", "BROKEN") or not event.is_recorded:
             return
         document = self.run_event(event)
         if urlsplit(self.target).scheme in ("http", "https"):
@@ -181,7 +196,7 @@ def _dataset(location: str) -> dict[str, Any]:
 def _document(event: Event) -> dict[str, Any]:
     return {
         "time": event.at.isoformat(),
-        "level": "error" if event.moment == "FAIL" else "info",
+        "level": "error" if event.moment in ("FAIL", "BROKEN") else "info",
         "event": event.moment.lower(),
         "operation": event.operation,
         "kind": event.kind,
@@ -199,7 +214,33 @@ def _append(file: str, document: Mapping[str, Any]) -> None:
         opened.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
+_silent_until: dict[str, float] = {}
+"""When a server that hung is told something again, by its address."""
+
+
 def _post(url: str, document: Mapping[str, Any]) -> None:
+    """Post a document, and wait for the answer, but not for long, nor again and again."""
+    if time.monotonic() < _silent_until.get(url, 0.0):
+        raise TimeoutError(f"the server has not answered of late, and is left alone for {SILENCE:.0f} s")
+    failures: list[Exception] = []
+
+    def post() -> None:
+        try:
+            _send(url, document)
+        except Exception as error:
+            failures.append(error)
+
+    posting = threading.Thread(target=post, name="notice", daemon=True)
+    posting.start()
+    posting.join(PATIENCE)
+    if posting.is_alive():
+        _silent_until[url] = time.monotonic() + SILENCE
+        raise TimeoutError(f"the server has not answered within {PATIENCE:.0f} s")
+    for error in failures:
+        raise error
+
+
+def _send(url: str, document: Mapping[str, Any]) -> None:
     from urllib.request import Request, urlopen
 
     body = json.dumps(document, ensure_ascii=False).encode()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from deferred.errors import DeferredError, redacted
+from deferred.errors import DeferredError, LogLostError, redacted
 from deferred.log.context import Context, is_dead
 from deferred.maintenance.notices import Event, announce
 from deferred.maintenance.showing import Result
@@ -216,6 +216,13 @@ def announced(context: Context, kind: str, view: str, location: str) -> Iterator
     work = Work()
     with _told(context, Event("START", work.id, kind, view, location, step=context.step, is_recorded=False), work):
         yield work
+
+
+def announce_broken(context: Context, work: Work, views: Sequence[ViewRecord]) -> None:
+    """Tell that views were broken by work on another one, which found that a table is not the one that they know."""
+    for view in views:
+        error = LogLostError(f"View {view.name} cannot be maintained: {view.problem} Run rebuild({view.name!r}).")
+        announce(context.listeners, Event("BROKEN", work.id, "broken", view.name, mv_path(view.location), error=error))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from deferred.log.sources import source_of
 from deferred.log.tracking import trusted_again
 from deferred.maintenance.base_logs import base_tables, synced_tables
 from deferred.maintenance.making import repair
-from deferred.maintenance.operation import Operation, Work, combined, recorded, result
+from deferred.maintenance.operation import Operation, Work, announce_broken, combined, recorded, result
 from deferred.maintenance.propagate import propagate
 from deferred.maintenance.scenarios import PARTIAL_FIRST, PROPAGATE_FIRST
 from deferred.maintenance.settle import confirm, settled
@@ -192,13 +192,15 @@ def rebuild(context: Context, name: str) -> Operation:
         under = [propagation.lease, held.lease]
         with recorded(context, "rebuild", view) as work:
             work.from_cut, work.strategy = view.shown, RECOMPUTE.name
+            broken: list[ViewRecord] = []
             with work.phase("sync"):
                 for source in base_tables(context, view):
-                    trusted_again(context, source, under)
+                    broken += trusted_again(context, source, under)
                 tables = synced_tables(context, view)
                 for transaction in undo.stuck(context, tables):
                     raise TransactionError(undo.explained(transaction))
-                repair(context, view, under)  # after the base tables were read: the storage can be reached
+                broken += repair(context, view, under)  # after the base tables were read: the storage can be reached
+                announce_broken(context, work, [other for other in broken if other.id != view.id])
                 view = settled(context, context.metadata.views.get(name), under)
                 cut = ledger.cut(context, tables, None, None)
             work.to_cut = cut

@@ -176,6 +176,7 @@ def test_views_without_a_file_are_named_and_dropped_from_above() -> None:
         "above": Outcome.WITHOUT_FILE,
     }
     assert planned["above"].how == "stays, unless apply --drop is used"
+    assert files.without_file(warehouse, views) == ["above", "below"]
     assert len(warehouse.there) == 3
     assert files.drop_without_file(warehouse, views) == ["above", "below"]
     assert [view.name for view in warehouse.there] == ["kept"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,9 +19,12 @@ from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, R
 from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset
 
 from deferred import DeferredError, Warehouse
-from deferred.errors import ConfigurationError, LogLostError
+from deferred.errors import ConfigurationError, LogLostError, PromiseBrokenError
+from deferred.log import tracking
+from deferred.maintenance import notices
 from deferred.maintenance.notices import Event
-from tests.seeing.shop import SALES, Shop
+from deferred.maintenance.operation import Work, announce_broken, recorded
+from tests.seeing.shop import BIG_SALES, SALES, Shop
 
 
 class Receiver:
@@ -80,6 +85,49 @@ def test_a_webhook_when_a_view_breaks_and_when_it_works_again(shop: Shop, receiv
         assert next(v for v in warehouse.status() if v["name"] == "big_sales")["health"] == "broken"
         warehouse.partial_refresh("big_sales")
         assert [document["event"] for document in receiver.received] == ["broken", "recovered"]
+
+
+def test_a_view_whose_tables_break_their_promise_is_broken(shop: Shop, receiver: Receiver) -> None:
+    """Also one that was failing before: it now waits for a rebuild."""
+    with opened(shop, f'webhook = "{receiver.url}"') as warehouse:
+        view = shop.metadata.views.get("big_sales")
+        shop.operation(view, "propagate", {}, state="failed", error="Spark is away.")
+        with pytest.raises(PromiseBrokenError), recorded(warehouse._context, "verify", view):
+            raise PromiseBrokenError("Two rows of customer have the key 1.")
+    assert [(told["event"], told["code"]) for told in receiver.received] == [("broken", "D505")]
+
+
+def test_a_view_that_the_rebuild_of_another_finds_broken(shop: Shop, receiver: Receiver) -> None:
+    """A rebuild takes a table as it is now; the other views that read it know another one."""
+    shop.view("other", BIG_SALES, ["sales"])
+    with opened(shop, f'webhook = "{receiver.url}"', 'log = "events.jsonl"') as warehouse:
+        lose_the_log(shop, "sales")
+        work = Work()
+        sales = shop.metadata.tables.get("sales")
+        announce_broken(warehouse._context, work, tracking.trusted_again(warehouse._context, sales))
+        assert tracking.trusted_again(warehouse._context, shop.metadata.tables.get("sales")) == []
+    told = {document["view"]: document for document in receiver.received}
+    assert told.keys() == {"big_sales", "other"}, "high_sales was broken before"
+    assert {document["event"] for document in told.values()} == {"broken"}
+    assert "sales was dropped and recreated" in told["other"]["message"]
+    lines = [json.loads(line) for line in (shop.folder / "events.jsonl").read_text().splitlines()]
+    assert {(line["event"], line["level"], line["code"]) for line in lines} == {("broken", "error", "D501")}
+
+
+def test_a_server_that_hangs_costs_little(shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """It takes what is posted and never answers. It is waited for once, and not again for a while."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(notices, "PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        address = f"http://127.0.0.1:{hanging.getsockname()[1]}/"
+        with opened(shop, f'openlineage = "{address}"') as warehouse:
+            begun = time.monotonic()
+            for _ in range(3):
+                warehouse.partial_refresh("largest")
+            taken = time.monotonic() - begun
+    assert taken < notices.TIMEOUT / 2
+    assert caplog.text.count("has not answered within") == 1
+    assert caplog.text.count("is left alone") == 5
 
 
 def test_a_receiver_that_fails_changes_nothing(shop: Shop, receiver: Receiver, caplog: Any) -> None:

@@ -81,6 +81,31 @@ def test_one_view_with_its_lineage(project: Project) -> None:
     assert "did you mean largest" in project.fails("status", "larges")
 
 
+def test_what_is_read_on_many_ways_is_listed_once(project: Project, shop: Shop) -> None:
+    """Thirty diamonds on top of each other: as a tree they would have 2³⁰ branches."""
+    below = "sales"
+    for n in range(30):
+        for side in ("left", "right"):
+            shop.view(f"{side}_{n}", BIG_SALES, [below])
+        below = shop.view(f"top_{n}", BIG_SALES, [f"left_{n}", f"right_{n}"]).name
+    code, out, _ = project.run("status", below)
+    assert code == 0
+    assert out.count("top_28 (fresh)") == 2
+    assert out.count("top_28 (fresh) (above)") == 1
+    assert "sales (table) (above)" not in out, "nothing is beyond it"
+    assert len(project.run("status", "left_0")[1].splitlines()) < 200
+    assert project.json("status", below)["lineage"]["reads"]["beyond"][1]["beyond"][0]["above"] is True
+
+
+def test_what_apply_would_drop(project: Project, shop: Shop) -> None:
+    (shop.folder / "conf" / "views").mkdir()
+    assert project.json("apply", "--dry-run")["views"] == {}
+    listed = list(project.json("apply", "--drop", "--dry-run")["views"].items())
+    assert sorted(listed) == [(name, "to be dropped") for name in ("big_sales", "high_sales", "largest")]
+    assert listed.index(("largest", "to be dropped")) < listed.index(("big_sales", "to be dropped")), "which it reads"
+    assert len(shop.metadata.views.all()) == 3
+
+
 def test_watching_ends_with_ctrl_c(project: Project, shop: Shop) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "deferred.cli", "status", "--watch", "--every", "0.1"],
