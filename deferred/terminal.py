@@ -149,10 +149,11 @@ class Rows:
     more: bool
 
     @classmethod
-    def of(cls, frame: DataFrame, limit: int) -> Rows:
+    def of(cls, frame: DataFrame, limit: int, own: str | None = None) -> Rows:
+        """Returns the first rows; `own` is the text of the user that asks for them."""
         from deferred.spark.statements import translated
 
-        with translated():
+        with translated(own):
             found = [tuple(row) for row in (frame.limit(limit + 1) if limit else frame).collect()]
         shown = found[:limit] if limit else found
         return cls(_distinct(frame.columns), shown, len(found) > len(shown))
@@ -267,10 +268,12 @@ def complain(text: str) -> None:
 
 
 def fail(error: DeferredError, as_json: bool) -> NoReturn:
-    """Print an error and exit with 1."""
+    """Print an error, and why it is one, and exit with 1."""
     if as_json:
         say(json.dumps({"error": error.to_dict()}, ensure_ascii=False))
     complain(explained(error))
+    if type(error) is not DeferredError:
+        print(f"  Why: {error.why}", file=sys.stderr, flush=True)
     sys.exit(1)
 
 

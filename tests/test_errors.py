@@ -118,3 +118,13 @@ def test_an_error_as_a_document() -> None:
 def test_an_error_for_people() -> None:
     shown = terminal.explained(UnknownObjectError("No x.", at=Place("SELECT x", 7, 7)))
     assert shown == "[D201] No x.\n  line 1 | SELECT x\n         |        ^"
+
+
+def test_the_terminal_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    for error, more in (
+        (UnknownObjectError("No x."), [f"  Why: {UnknownObjectError.why}"]),
+        (DeferredError("No."), []),
+    ):
+        with pytest.raises(SystemExit):
+            terminal.fail(error, as_json=False)
+        assert capsys.readouterr().err.splitlines() == [f"deferred: [{error.code}] {error}", *more]

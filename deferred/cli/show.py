@@ -35,7 +35,7 @@ def read(
         raise typer.BadParameter("--history shows rows as they were written; leave out --fresh, --where and --as-of.")
     with opened(f"Reading {view}") as warehouse:
         found = warehouse.read(view, fresh, where, as_of) if past is None else warehouse.read_history(view, past)
-        rows = terminal.Rows.of(found, limit)
+        rows = terminal.Rows.of(found, limit, own=where)
     terminal.answer({"view": view, **rows.document()}, as_json, lambda: rows.show(view))
 
 

@@ -151,7 +151,7 @@ def sql(
     """Run SQL on tracked tables and views by their names; a change is a transaction."""
     with opened("Running the statement") as warehouse:
         found = warehouse.sql(statement)
-        rows = None if found is None else terminal.Rows.of(found, limit)
+        rows = None if found is None else terminal.Rows.of(found, limit, own=statement)
     if rows is None:
         terminal.answer({"committed": True}, as_json, lambda: terminal.say("Done."))
     else:

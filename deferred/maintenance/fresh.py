@@ -107,7 +107,7 @@ def chosen(
     statement = select([column(name) for name, _ in view.columns], rows, view.name)
     if where is not None:
         statement.where(_condition(where), copy=False)
-    return context.engine.sql(statement, frames)
+    return context.engine.sql(statement, frames, own=where)
 
 
 def _condition(where: str) -> exp.Expr:

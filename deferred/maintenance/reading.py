@@ -115,8 +115,8 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
         return None
     if not isinstance(parsed, exp.Query):
         raise InvalidInputError(f"sql() takes a query or INSERT, UPDATE, DELETE, MERGE, not {parsed.key.upper()}.")
-    statement, views = with_fresh_views(statement)
-    named = {path: tracking.find(context, path) for path in tables(statement) if path[0] not in views}
+    query, views = with_fresh_views(statement)
+    named = {path: tracking.find(context, path) for path in tables(query) if path[0] not in views}
     for record in named.values():
         if not is_tracked(record):
             _refresh_if_due(context, record.name)
@@ -128,7 +128,7 @@ def run(context: Context, statement: str, begin: Callable[[], Transaction]) -> D
         record = named[path]
         return text(delta_table(record.location, None if cut is None else cut.versions[record.id]))
 
-    return context.engine.sql(pinned(statement, table), frames)
+    return context.engine.sql(pinned(query, table), frames, own=statement)
 
 
 def net_log(context: Context, name: str, since: Any, until: Any) -> DataFrame:

@@ -208,12 +208,15 @@ class Engine:
 
     # ---- statements
 
-    def sql(self, statement: Statement, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+    def sql(
+        self, statement: Statement, frames: Mapping[str, DataFrame] | None = None, own: str | None = None
+    ) -> DataFrame:
         """A query in the user's session. Spark's errors become DeferredErrors.
 
         `frames` are DataFrames of that session which the query reads by name; nothing else in it may be called so.
+        `own` is the text of a user from which the query was made: errors show their place in it.
         """
-        with translated():
+        with translated(own, statement_text(statement)):
             return _analyzed(self.spark, statement, frames)
 
     def check(self, statement: Statement) -> None:

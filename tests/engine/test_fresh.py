@@ -155,8 +155,13 @@ def test_conditions_that_are_refused(pending: Any) -> None:
     wh, _ = pending
     with refused(InvalidInputError, "without a subquery"):
         wh.read("kinds", where="a IN (SELECT a FROM t)")
-    with refused(InvalidSQLError, "nothing"):
-        wh.read("kinds", fresh=True, where="nothing = 1")
+    with refused(InvalidSQLError, "nothing") as found:
+        wh.read("kinds", fresh=True, where="a > 0 AND nothing = 1")
+    assert found.value.place is not None
+    assert (found.value.place.column, found.value.place.text) == (11, "nothing")
+    with refused(InvalidSQLError, "nothing") as found:
+        wh.sql("SELECT k.a\nFROM fresh(kinds) k JOIN t ON k.a = t.nothing")
+    assert found.value.shown_place.endswith("^" * len("t.nothing"))
 
 
 def test_a_condition_under_other_settings_means_what_the_reader_means(pending: Any) -> None:
