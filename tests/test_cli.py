@@ -16,6 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deferred import cli, demo, terminal
+from deferred.cli.common import this_command
 from deferred.errors import UnknownObjectError
 from deferred.log.sources import options
 from deferred.sql.viewfile import parse_view
@@ -540,3 +541,19 @@ def test_a_broken_invariant_exits_with_one(retail: Project, spark: Any) -> None:
     assert "does not hold" in err
     assert retail.json("rebuild", "high_value_sales")["operations"][0]["state"] == "succeeded"
     assert retail.json("verify", "high_value_sales")["verifications"][0]["holds"] is True
+
+
+def test_how_the_program_is_called_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the demo prints it: a relative path would not be found in another folder, a blank needs quotes."""
+    program = tmp_path / "a folder" / "deferred"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["a folder/deferred", "demo"])
+    assert this_command() == f"'{program}'"
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin")
+    assert this_command() == "deferred"
+    monkeypatch.setattr(sys, "argv", ["/x/deferred/cli/__main__.py"])
+    assert this_command() == f"{sys.executable} -m deferred.cli"

@@ -7,6 +7,9 @@ itself writes there is not seen.
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -90,6 +93,17 @@ def options(
 ) -> None:
     invocation.config = config
     terminal.invocation.quiet = quiet
+
+
+def this_command() -> str:
+    """Returns how this program is called from any folder: by its name where a shell finds it, otherwise by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "deferred":  # python -m deferred.cli
+        return f"{shlex.quote(sys.executable)} -m deferred.cli"
+    found = shutil.which("deferred")
+    if found is not None and Path(found).resolve() == called.resolve():
+        return "deferred"
+    return shlex.quote(os.path.abspath(called))
 
 
 def settings() -> Settings:

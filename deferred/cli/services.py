@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deferred import terminal
-from deferred.cli.common import Json, app, opened, settings
+from deferred.cli.common import Json, app, opened, settings, this_command
 from deferred.demo import MANY
 from deferred.errors import ConfigurationError
 from deferred.progress import Progress
@@ -31,18 +33,30 @@ def demo(
     """See it work: the paper's example on a few rows, then its four scenarios over a million, measured."""
     from deferred import demo as story
 
-    folder = Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path
+    folder = (Path(tempfile.mkdtemp(prefix="deferred-demo-")) if path is None else path).absolute()
     steps = []
-    with terminal.quiet(Progress("Starting Spark")) as noise:
-        for number, step in enumerate(story.play(folder, sales), start=1):
-            steps.append(step)
-            if not as_json:
-                with noise.lifted():
-                    terminal.step(number, step)
+    progress = Progress(
+        "Starting Spark", again=f"What the demo has made is in {folder}; it begins anew in another folder."
+    )
+    try:
+        with terminal.quiet(progress) as noise, closing(story.play(folder, sales, progress)) as played:
+            for number, step in enumerate(played, start=1):
+                steps.append(step)
+                progress.doing = f"Step {number + 1}"
+                if not as_json:
+                    with noise.lifted():
+                        terminal.step(number, step)
+    except KeyboardInterrupt:
+        terminal.stop(progress)
 
     def show() -> None:
         terminal.say(f"Everything is in {folder}: remove it when you like, or go on with it:")
-        for command in (f"cd {folder}", "deferred engine start", "deferred status", "deferred apply"):
+        insertion = "INSERT INTO sales VALUES (9, 105, 4, 5.40)"
+        for command in (
+            f"cd {shlex.quote(str(folder))}",
+            f'{this_command()} sql "{insertion}"',
+            f"{this_command()} refresh high_value_sales",
+        ):
             terminal.say(f"  {command}")
 
     terminal.answer({"steps": steps, "folder": str(folder)}, as_json, show)

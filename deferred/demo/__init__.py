@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from deferred.config import DEFAULT_FILE
 from deferred.demo.step import Step as Step
 from deferred.errors import InvalidInputError
+from deferred.progress import Progress
 
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """In a JVM that ends within a minute the second compiler costs more than it gains."""
@@ -38,7 +39,7 @@ def _installed(name: str, in_checkout: str) -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[2] / in_checkout
 
 
-def play(folder: Path, sales: int = MANY) -> Iterator[Step]:
+def play(folder: Path, sales: int = MANY, progress: Progress | None = None) -> Generator[Step, None, None]:
     """Create the example in an empty folder and run it step by step; without sales, only its first act."""
     from deferred.demo.many import Many
     from deferred.demo.retail import Retail
@@ -59,7 +60,10 @@ def play(folder: Path, sales: int = MANY) -> Iterator[Step]:
             path=folder / "warehouse",
             spark=spark,
             metadata_url=f"sqlite:///{folder}/warehouse/deferred.db",
+            listeners=[progress] if progress else [],
         ) as warehouse:
+            if progress:
+                progress.doing, progress.tasks = "Making tables", warehouse.tasks
             yield from Retail(warehouse, folder).scenes()
             if sales:
                 yield from Many(warehouse, folder, sales).scenes()
