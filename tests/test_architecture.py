@@ -291,6 +291,7 @@ EFFECTS = {
         {
             "spark/server.py": "its own file, which is only a hint",
             "airflow/local.py": "the demo's own folder",
+            "terminal.py": "its own file, which it has written beside the one that the user names",
         },
     ),
     "a folder or file": (
