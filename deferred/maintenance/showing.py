@@ -49,7 +49,24 @@ class Listing(list[T]):
 
 
 class Result:
-    """A single result that a notebook shows as a table of its fields, without those that say nothing."""
+    """A single result that a notebook shows as a table of its fields, without those that say nothing.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Found(Result):
+    ...     view: str
+    ...     cut: dict[str, int]
+    >>> Found("v", {"sales": 3}).to_arrow().to_pylist()
+    [{'view': 'v', 'cut': '{"sales": 3}'}]
+    """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas DataFrame of one row, with a column for each field."""
+        return Listing([self]).to_pandas()
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table of one row, with a column for each field."""
+        return Listing([self]).to_arrow()
 
     def _repr_html_(self) -> str:
         fields = {name: _single(value) for name, value in _fields(self).items()}
