@@ -120,6 +120,8 @@ class Webhook:
     url: str = field(repr=False)
 
     def __call__(self, event: Event) -> None:
+        if not event.is_recorded:
+            return
         breaks = event.moment == "BROKEN" or event.code in BREAKING
         if event.moment in ("FAIL", "BROKEN") and isinstance(event.error, Exception):
             if breaks or not event.failed_before:

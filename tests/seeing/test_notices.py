@@ -23,7 +23,7 @@ from deferred.errors import ConfigurationError, LogLostError, PromiseBrokenError
 from deferred.log import tracking
 from deferred.maintenance import notices
 from deferred.maintenance.notices import Event
-from deferred.maintenance.operation import Work, announce_broken, recorded
+from deferred.maintenance.operation import Work, announce_broken, announced, recorded
 from tests.seeing.shop import BIG_SALES, SALES, Shop
 
 
@@ -200,6 +200,23 @@ def test_openlineage_to_a_file(shop: Shop) -> None:
         warehouse.partial_refresh("largest")
     events = [json.loads(line) for line in (shop.folder / "lineage.jsonl").read_text().splitlines()]
     assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
+
+
+def test_only_operations_are_told_to_others(shop: Shop, receiver: Receiver) -> None:
+    """Making a view and reading one are nobody's business but of whoever waits for it."""
+    heard: list[Event] = []
+    told = f'webhook = "{receiver.url}"\nopenlineage = "{receiver.url}"\nlog = "events.jsonl"'
+    with opened(shop, told, listeners=[heard.append]) as warehouse:
+        context = warehouse._context
+        with pytest.raises(ZeroDivisionError), announced(context, "create", "v", "/v") as work, work.phase("compute"):
+            work.rows_read = 1 // 0
+    assert [(event.moment, event.phase) for event in heard] == [
+        ("START", None),
+        ("PHASE", "compute"),
+        ("FAIL", "compute"),
+    ]
+    assert receiver.received == []
+    assert not (shop.folder / "events.jsonl").exists()
 
 
 def test_a_listener_of_ones_own(shop: Shop) -> None:
