@@ -58,9 +58,9 @@ def test_the_command_and_what_it_says_to_do_next(tmp_path: Path) -> None:
     """Both acts, on few rows; then the commands at its end, as they are printed, in a shell."""
     folder = tmp_path / "a demo"
     process = demo("--path", str(folder), "--sales", "500")
-    out, err = process.communicate(timeout=280)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
-    assert re.findall(r"^(\d+)\. [A-Z]", out, re.MULTILINE) == [str(n) for n in range(1, 14)]
+    assert re.findall(r"^(\d+)\. ", out, re.MULTILINE) == [str(n) for n in range(1, 14)]
     assert "DOES NOT HOLD" not in out
     assert "high_value_sales propagate: compute" in err, "what is being done"
     assert (folder / PLOT).is_file()
@@ -85,7 +85,7 @@ def test_ctrl_c_in_the_demo(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().startswith("1. Two Delta tables")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Stopped by Ctrl-C." in err
     assert f"What the demo has made is in {tmp_path / 'demo'}; it begins anew in another folder." in err
