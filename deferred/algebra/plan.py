@@ -187,7 +187,7 @@ class Plan(ABC):
 
     @property
     def title(self) -> str:
-        """What `explain` calls this one: `called`, unless one class is several operators of SQL."""
+        """What `explain` calls this one: `called`, unless that says too little or too much."""
         return self.called
 
     # ---- structure

@@ -31,6 +31,11 @@ class Project(RowByRow, Unary):
     called = "SELECT"
 
     @property
+    def title(self) -> str:
+        """Not SELECT: a plan in words is not to be taken for a query."""
+        return "projection"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.outputs)
 

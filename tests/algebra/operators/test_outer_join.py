@@ -77,7 +77,7 @@ def test_a_plan_says_what_was_written() -> None:
     }
     for text, called in plans.items():
         lines = [line.strip().split(" ·")[0] for line in outline(bound(f"SELECT a FROM {text}"))]
-        assert lines[:3] == ["SELECT", called, "table t (a, t.b)"]
+        assert lines[:3] == ["projection", called, "table t (a, t.b)"]
 
 
 def test_a_full_join_with_outer_columns_is_refused() -> None:
