@@ -64,7 +64,7 @@ def unshared(tree: exp.Expr) -> exp.Expr:
     return tree if tree.parent is None else tree.copy()
 
 
-def from_item(source: exp.Expr, name: str = "q") -> exp.Expr:
+def from_item(source: exp.Expr, name: str | exp.Identifier = "q") -> exp.Expr:
     """A table or query as an item of FROM, under an alias; one that has an alias keeps it."""
     if source.alias:
         return unshared(source)
@@ -76,7 +76,7 @@ def from_item(source: exp.Expr, name: str = "q") -> exp.Expr:
     return exp.Subquery(this=unshared(source), alias=alias_)
 
 
-def select(outputs: Iterable[exp.Expr], source: exp.Expr, name: str = "q") -> exp.Select:
+def select(outputs: Iterable[exp.Expr], source: exp.Expr, name: str | exp.Identifier = "q") -> exp.Select:
     """SELECT outputs FROM source AS name."""
     return exp.Select(expressions=list(outputs), from_=exp.From(this=from_item(source, name)))
 

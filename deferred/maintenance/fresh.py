@@ -104,7 +104,8 @@ def chosen(
     context: Context, view: ViewRecord, rows: exp.Expr, where: str | None, frames: dict[str, DataFrame] | None = None
 ) -> DataFrame:
     """The rows for which a condition holds, under the name of the view, in the user's session."""
-    statement = select([column(name) for name, _ in view.columns], rows, view.name)
+    known_as = exp.to_identifier(view.name, quoted=True)  # it may be a keyword, such as natural
+    statement = select([column(name) for name, _ in view.columns], rows, known_as)
     if where is not None:
         statement.where(_condition(where), copy=False)
     return context.engine.sql(statement, frames, own=where)

@@ -151,6 +151,17 @@ def test_a_query_with_fresh_views_reads_one_state(tables: Any, monkeypatch: pyte
     assert [tuple(row) for row in found.collect()] == [(4, 4, 4)]
 
 
+def test_a_name_that_is_a_keyword(tables: Any) -> None:
+    wh = tables
+    wh.create_view("natural", VIEWS["grouped"])
+    wh.sql("INSERT INTO r VALUES (7, 8, 'x')")
+    for fresh in (True, False):
+        assert bag(wh.read("natural", fresh=fresh, where="`natural`.s = 'x'")) == bag(
+            recomputed(wh, VIEWS["grouped"], None if fresh else {"r": wh.commits("r")[-1].version - 1}).where("s = 'x'")
+        )
+    assert bag(wh.sql("SELECT * FROM fresh(`natural`)")) == bag(recomputed(wh, VIEWS["grouped"]))
+
+
 def test_conditions_that_are_refused(pending: Any) -> None:
     wh, _ = pending
     with refused(InvalidInputError, "without a subquery"):
