@@ -362,9 +362,14 @@ class Binder:
         aggregate = Aggregate(plan, (), tuple((i, call) for call, i in named))
         return self.projected(aggregate, [("value", above)]).plan
 
-    def with_subqueries(self, plan: Plan) -> Plan:
-        """The plan joined with the subqueries that its expressions read as values."""
+    def with_subqueries(self, plan: Plan, read: Sequence[Scalar] | None = None) -> Plan:
+        """The plan joined with the subqueries whose values its expressions read, or only those that `read` do."""
+        wanted = set(self.pending) if read is None else {name for e in read for name in columns_of(e)}
+        for marker, inner in reversed(self.pending.items()):  # the value of a later one may read an earlier one
+            wanted |= subquery.reads(inner) if marker in wanted else set()
         for marker, inner in list(self.pending.items()):
+            if marker not in wanted:
+                continue
             del self.pending[marker]
             if isinstance(inner, Member):
                 plan, result = subquery.member(plan, inner, self.column_like, self.compared_exactly)

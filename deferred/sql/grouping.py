@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,6 +20,7 @@ from deferred.sql.functions import hides_order
 from deferred.sql.order_free import order_free
 from deferred.sql.refusing import refuse_arguments
 from deferred.sql.scope import Aliases, alias_of
+from deferred.sql.subquery import Member
 
 if TYPE_CHECKING:
     from deferred.sql.bind import Binder, Relation
@@ -29,6 +30,8 @@ def grouped(
     binder: Binder, node: exp.Select, source: Relation, items: Sequence[tuple[str, exp.Expr]]
 ) -> tuple[Plan, list[Scalar]]:
     """SELECT … GROUP BY … HAVING … as σ(γ(Π(source))): keys are computed below γ, expressions above it.
+
+    Subqueries are joined below γ where a key or an aggregate reads them, else above it.
 
     Returns the plan and SELECT's expressions over its columns.
     """
@@ -40,11 +43,11 @@ def grouped(
     if any(is_aggregate(part) for key in keys for part in key.walk()):
         raise InvalidSQLError("GROUP BY may not contain an aggregate.", at=node.args["group"])
 
-    below, key_ids = _keyed(binder, source.plan, keys)
+    calls = dict.fromkeys(call for expression in (*resolved, *asked) for call in calls_in(expression))
+    below, key_ids = _keyed(binder, binder.with_subqueries(source.plan, [*keys, *calls]), keys)
     marks: dict[str, Scalar] = {}
     if sets is not None:
         below, key_ids, marks = _expanded(binder, below, key_ids, sets)
-    calls = dict.fromkeys(call for expression in (*resolved, *asked) for call in calls_in(expression))
     outputs = [(binder.fresh("c_"), call) for call in calls]
     plan = _aggregated(binder, below, [*key_ids, *(marks[name].name for name in ("mask", "id") if marks)], outputs)
     values = {**{call: name for name, call in outputs}, **dict(zip(keys, key_ids, strict=True))}
@@ -74,6 +77,9 @@ class _Groups:
     def lifted(self, expression: Scalar) -> Scalar:
         """An expression over the columns of γ, in place of the columns of its input."""
         result = rewrite(expression, self._above)
+        for marker in columns_of(result) & set(self.binder.pending):
+            if isinstance(asked := self.binder.pending[marker], Member):
+                self.binder.pending[marker] = replace(asked, x=self.lifted(asked.x))
         stray = sorted(columns_of(result) - set(self.plan.columns) - self.pending - set(self.binder.pending))
         if stray:
             names = [f.name for f in self.source.scope.fields if f.id == stray[0]]
@@ -88,14 +94,14 @@ class _Groups:
         """The same for HAVING, where a column that is not grouped gives way to an alias of its name."""
         named_by = {f.id: f.name for f in self.source.scope.fields}
 
-        def replace(part: Scalar) -> Scalar | None:
+        def raised(part: Scalar) -> Scalar | None:
             found = self._above(part)
             if found is not None or not isinstance(part, exp.Column) or part.name not in named_by:
                 return found
             value = alias_of(exp.column(named_by[part.name]), self.aliases)
             return None if value is None else self.lifted(value)
 
-        return self.lifted(rewrite(expression, replace))
+        return self.lifted(rewrite(expression, raised))
 
     def _above(self, part: Scalar) -> Scalar | None:
         """The column that holds a key or a call; of a window only what it reads is one."""

@@ -43,6 +43,18 @@ QUERIES = {
     "the same aggregate of groups and of all groups": "SELECT s, COUNT(*) AS n, COUNT(*) OVER () AS groups, "
     "SUM(COUNT(*)) OVER () - COUNT(*) AS others, RANK() OVER (ORDER BY COUNT(*) DESC) AS r FROM t GROUP BY s",
     "totals of constants": "SELECT MAX(CAST(0 AS DOUBLE)) AS m, MEDIAN(1) AS n FROM t WHERE b > 0",
+    "subqueries inside aggregates": "SELECT s, SUM(CASE WHEN b NOT IN (SELECT c FROM u) THEN 1 ELSE 0 END) AS n, "
+    "SUM((SELECT MAX(c) FROM u WHERE u.b = t.a)) AS m, (SELECT COUNT(*) FROM u) AS o FROM t GROUP BY s",
+    "a subquery as a key of groups": "SELECT (SELECT MAX(c) FROM u WHERE u.b = t.a) AS k, COUNT(*) AS n FROM t "
+    "GROUP BY k HAVING COUNT(*) > (SELECT MIN(c) FROM u)",
+    "a subquery as a key of grouping sets": "SELECT EXISTS (SELECT 1 FROM u WHERE u.b = t.a) AS k, s, MAX(b) AS n FROM t "
+    "GROUP BY GROUPING SETS ((1), (s), (1, s))",
+    "IN over a key of groups": "SELECT a + 1 AS k, s, CASE WHEN a + 1 IN (SELECT b FROM u) THEN 1 END AS f, COUNT(*) AS n FROM t GROUP BY a + 1, s "
+    "HAVING a + 1 IN (SELECT c FROM u) OR s IN (SELECT 'x' FROM u) OR COUNT(*) > 1",
+    "IN over a key of grouping sets": "SELECT a, s, COUNT(*) AS n FROM t GROUP BY CUBE (a, s) HAVING a IN (SELECT b FROM u) "
+    "OR GROUPING(a) = 1",
+    "a total over subqueries": "SELECT COUNT(*) FILTER (WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b AND u.c > t.a)) AS n, "
+    "MAX(CASE WHEN a = (SELECT MAX(b) FROM u) THEN s END) AS s FROM t",
     "second row": "SELECT s, a, NTH_VALUE(a, 2) OVER (PARTITION BY s ORDER BY a) AS n FROM t",
 }
 
