@@ -415,12 +415,11 @@ class Binder:
                 raise UnsupportedSQLError(f"* {modifier.upper()} is not supported in a view.", at=star)
         qualifier = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
         with located(item):
-            fields = scope.star(qualifier)
+            found = scope.star(qualifier, self.column_types)
         dropped = {e.name.casefold() for e in star.args.get("except_") or []}
-        known = {f.name.casefold() for f in fields}
-        for name in dropped - known:
+        for name in dropped - {known.casefold() for known, _ in found}:
             raise UnknownObjectError(f"* EXCEPT ({name}): no such column.", at=item)
-        return [(f.name, column(f.id)) for f in fields if f.name.casefold() not in dropped]
+        return [(name, value) for name, value in found if name.casefold() not in dropped]
 
     def resolve_items(self, items: Sequence[tuple[str, exp.Expr]], scope: Scope) -> list[Scalar]:
         """SELECT's expressions over plan columns; a later one may use an earlier one's alias, as Spark allows."""

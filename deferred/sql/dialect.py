@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -164,6 +165,13 @@ class ViewSQL(Spark):
                 written.set("value", value)
                 return self.expression(written)
             return self.expression(exp.Cast(this=value, to=exp.DataType(this=type_, nested=False)))
+
+        def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+            """GROUP BY; WINDOW before a parenthesis is a function there, and no clause."""
+            for word, after in itertools.pairwise(self._tokens[self._index : self._index + 3]):
+                if word.token_type == TokenType.WINDOW and after.token_type == TokenType.L_PAREN:
+                    word.token_type = TokenType.VAR
+            return super()._parse_group(skip_group_by_token)
 
         def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
             """A name for a table; that of a common table expression with the rounds that its recursion may take."""

@@ -11,8 +11,11 @@ from deferred.algebra.aggregates.registry import RowOrder
 from deferred.algebra.window_functions import REGISTRY as WINDOW_FUNCTIONS
 from deferred.sql.builtins import BUILT_IN
 
-WINDOW_ONLY = frozenset(WINDOW_FUNCTIONS) - frozenset(AGGREGATES) | {"window", "session_window", "window_time"}
-"""Functions that need OVER (…), and those of event time, which need a stream."""
+WINDOW_ONLY = frozenset(WINDOW_FUNCTIONS) - frozenset(AGGREGATES)
+"""Functions that need OVER (…)."""
+
+EVENT_TIME = frozenset({"window", "session_window", "window_time"})
+"""Functions of event time, which Spark turns into other operators: they drop and repeat rows."""
 
 GENERATORS = frozenset(
     {
@@ -103,7 +106,7 @@ def is_built_in(call: exp.Expr) -> bool:
     (True, False)
     """
     name = name_of(call)
-    return name in BUILT_IN or name in WINDOW_ONLY or name in GENERATORS or is_aggregate(call)
+    return name in BUILT_IN or name in WINDOW_ONLY | EVENT_TIME or name in GENERATORS or is_aggregate(call)
 
 
 def collects_in_any_order(node: exp.Expr) -> bool:

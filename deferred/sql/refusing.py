@@ -13,6 +13,7 @@ from deferred.errors import InvalidSQLError, NondeterministicSQLError, Unsupport
 from deferred.sql.clock import refuse_moments
 from deferred.sql.dialect import text
 from deferred.sql.functions import (
+    EVENT_TIME,
     GENERATORS,
     NONDETERMINISTIC,
     NOW,
@@ -91,6 +92,12 @@ def refuse_in_expression(node: exp.Expr, clause: str) -> None:
         over = isinstance(part.parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls))
         if name_of(part) in WINDOW_ONLY and not over:
             raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).", at=part)
+        if name_of(part) in EVENT_TIME:
+            raise UnsupportedSQLError(
+                f"{text(part)[:80]} is not supported in a view. Group by the time at which a window begins, such as "
+                f"DATE_TRUNC('HOUR', t) or TIMESTAMP_SECONDS(UNIX_SECONDS(t) DIV 900 * 900).",
+                at=part,
+            )
         if name_of(part) in GENERATORS:
             raise UnsupportedSQLError(
                 f"A generator inside an expression is not supported in a view: {text(part)[:80]}.", at=part

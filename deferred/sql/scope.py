@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from deferred.algebra.scalar import Scalar, column
+from deferred.algebra.types import STRUCT, Type, parsed
 from deferred.errors import InvalidSQLError, UnknownObjectError, UnsupportedSQLError, located, nearest
 from deferred.sql.dialect import WRITTEN, text
 
@@ -69,12 +70,18 @@ class Scope:
             fields = tuple(replace(f, name=n) for f, n in zip(fields, names, strict=True))
         return Scope(tuple(replace(f, qualifier=qualifier) for f in fields))
 
-    def star(self, qualifier: Sequence[str]) -> tuple[Field, ...]:
-        """The columns of `*`, or of `t.*`."""
-        if not qualifier:
-            return self.visible
-        found = tuple(f for f in self.fields if f.matches(qualifier, f.name))
-        if not found:
+    def star(self, qualifier: Sequence[str], types: Mapping[str, str]) -> list[tuple[str, Scalar]]:
+        """The columns of `*` or of `t.*`, or the fields of a struct `s.*`, by their names."""
+        columns = self.visible if not qualifier else [f for f in self.fields if f.matches(qualifier, f.name)]
+        found: list[tuple[str, Scalar]] = [(f.name, column(f.id)) for f in columns]
+        if not found and (struct := self.find(qualifier)) is not None:
+            field, path = struct
+            type_ = parsed(types[field.id])
+            for step in path:
+                type_ = next((part for name, part in type_.parts if name.casefold() == step.casefold()), Type("none"))
+            fields = type_.parts if type_.kind == STRUCT else ()
+            found = [(name, _fields(column(field.id), [*path, name])) for name, _ in fields]
+        if qualifier and not found:
             tables = {".".join(f.qualifier) for f in self.fields}
             wanted = ".".join(qualifier)
             raise UnknownObjectError(f"{wanted}.*: FROM has no table {wanted}{nearest(wanted, tables)}")

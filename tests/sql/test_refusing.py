@@ -65,6 +65,11 @@ REFUSED: dict[str, tuple[type[DeferredError], str]] = {
     # windows and generators
     "SELECT a FROM t WHERE RANK() OVER (ORDER BY a) = 1": (InvalidSQLError, "not allowed in WHERE"),
     "SELECT ROW_NUMBER() AS n FROM t": (UnsupportedSQLError, r"ROW_NUMBER\(\) needs OVER \(…\)"),
+    "SELECT COUNT(*) AS n FROM t GROUP BY WINDOW(a, '1 hour'), b": (
+        UnsupportedSQLError,
+        "the time at which a window begins",
+    ),
+    "SELECT a.* FROM t": (UnknownObjectError, "FROM has no table a"),
     "SELECT a + EXPLODE(ARRAY(1)) AS x FROM t": (UnsupportedSQLError, "A generator inside an expression"),
     "SELECT id FROM RANGE(1, 9, 0)": (InvalidSQLError, "must not be zero"),
     "SELECT id FROM RANGE(1 + 1)": (UnsupportedSQLError, "only plain numbers"),
