@@ -93,6 +93,7 @@ FAMILIES = {
         "bit_xor",
         "median",
         "filter",
+        "subquery in aggregate",
         "having",
         "group by expression",
         "group by ordinal",

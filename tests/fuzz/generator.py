@@ -208,7 +208,11 @@ class Generator(Expressions, Histories):
         names = self.output_names(types, columns)
         keyed = [self.chance(0.45) and type_ != DOUBLE for type_ in types]
         items = [
-            self.key(columns, type_) if key else self.aggregate(columns, type_)
+            self.key(columns, type_)
+            if key
+            else self.counted_subquery(columns, depth - 1)
+            if type_ == INT and depth > 0 and self.chance(0.1)
+            else self.aggregate(columns, type_)
             for type_, key in zip(types, keyed, strict=True)
         ]
         keys = [item for item, key in zip(items, keyed, strict=True) if key]
@@ -228,6 +232,11 @@ class Generator(Expressions, Histories):
         having = self.having(columns, named_in_having, depth, outer, total)
         sql = f"SELECT {', '.join(listed)} FROM {source}{self.where(columns, depth, outer)}{group}{having}"
         return Query(sql, names, tuple(types))
+
+    def counted_subquery(self, columns: Sequence[Column], depth: int) -> str:
+        """The rows of a group for which a subquery has a row."""
+        self.saw("subquery in aggregate")
+        return f"COUNT(CASE WHEN {self.exists(columns, depth)} THEN 1 END)"
 
     def note_what_is_aggregated(self, source: str) -> None:
         if any(word in source for word in ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN")):
