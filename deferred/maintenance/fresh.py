@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deferred.algebra.bags import column, net, select, signed, union_all, with_changes, written_out
-from deferred.algebra.predicate_pushdown import holds_anywhere, selected
+from deferred.algebra.comparisons import holds_anywhere
+from deferred.algebra.predicate_pushdown import selected
 from deferred.algebra.scalar import Scalar, conjunction, conjuncts, substitute
 from deferred.algebra.scalar import column as plan_column
 from deferred.errors import InvalidInputError, LogLostError

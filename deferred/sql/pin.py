@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from deferred.algebra.predicate_pushdown import compares_with_literals
+from deferred.algebra.comparisons import compares_with_literals
 from deferred.algebra.scalar import conjunction, conjuncts
 from deferred.errors import InvalidSQLError
 from deferred.sql.dialect import parse_statement, quoted, text, without_comments

@@ -132,6 +132,9 @@ def test_these_are_the_derived_nodes() -> None:
     ],
 )
 def test_derived_nodes_say_that_no_query_contains_them(plan: Plan, part: str, arguments: tuple[Any, ...]) -> None:
+    if (type(plan), part) == (Temporary, "delta"):  # it stands still, as a recursion over another one relies on
+        assert plan.delta(*arguments) is None
+        return
     with pytest.raises(TypeError, match=f"^{type(plan).__name__} occurs only in derived plans, so it has no "):
         getattr(plan, part)(*arguments)
     assert plan.strategy.name == "derived"

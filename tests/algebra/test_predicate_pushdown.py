@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from deferred.algebra.comparisons import holds_anywhere
 from deferred.algebra.notation import notation
-from deferred.algebra.predicate_pushdown import holds_anywhere, selected
+from deferred.algebra.predicate_pushdown import selected
 from deferred.algebra.scalar import column, substitute
 from deferred.sql.dialect import parse_scalar
 from tests.algebra.operators.cases import database

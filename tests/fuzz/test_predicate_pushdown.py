@@ -10,9 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from deferred.algebra.comparisons import holds_anywhere
 from deferred.algebra.operators import Filter
 from deferred.algebra.plan import Plan
-from deferred.algebra.predicate_pushdown import holds_anywhere, selected
+from deferred.algebra.predicate_pushdown import selected
 from deferred.algebra.scalar import Scalar, column, substitute
 from deferred.errors import DeferredError
 from deferred.sql.bind import Bound

@@ -15,6 +15,10 @@ from tests.reliability.results import Results
 
 READING = frozenset(
     {
+        "changed_rows",
+        "commit_times",
+        "histories",
+        "unused_references",
         *("open", "close", "tasks", "spark", "tables", "base_tables", "transactions", "views", "view", "find_view"),
         *(
             "suggest_log",
