@@ -190,8 +190,11 @@ def _command(text: str, folder: Path) -> None:
             code = ended.code
     if code not in (0, 1, 2, None):
         raise AssertionError(f"exit code {code}: {said.getvalue()}")
-    if code and held(folder / "project") != before:
-        raise AssertionError(f"refused with {code}, and something has changed: {said.getvalue()}")
+    if code:
+        after = held(folder / "project")
+        changed = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
+        if changed:
+            raise AssertionError(f"refused with {code}, and something has changed: {changed}. {said.getvalue()}")
     if "Traceback" in said.getvalue():
         raise AssertionError(said.getvalue())
 
