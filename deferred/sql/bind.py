@@ -21,7 +21,17 @@ from deferred.algebra.selfmaintenance import Promises
 from deferred.algebra.types import compared_exactly, has_no_order
 from deferred.errors import InvalidSQLError, NondeterministicSQLError, UnknownObjectError, UnsupportedSQLError, located
 from deferred.options import AUTO
-from deferred.sql import from_clause, generators, grouping, ordering, recursive, set_operations, subquery, windowing
+from deferred.sql import (
+    event_time,
+    from_clause,
+    generators,
+    grouping,
+    ordering,
+    recursive,
+    set_operations,
+    subquery,
+    windowing,
+)
 from deferred.sql.clock import refuse_moments_beside
 from deferred.sql.dialect import parse_query, parse_scalar, shallow, text
 from deferred.sql.functions import is_built_in
@@ -187,6 +197,7 @@ class Binder:
 
     def select_list(self, node: exp.Select, source: Relation) -> tuple[Relation, list[exp.Ordered]]:
         """The SELECT list over FROM and WHERE, and the keys of ORDER BY as columns of the result."""
+        source, node = event_time.with_windows(self, source, node)
         source, items = generators.expanded(self, source, self.select_items(node, source.scope))
         order = ordering.keys_of(node, items)
         distinct = bool(node.args.get("distinct"))

@@ -94,8 +94,8 @@ def refuse_in_expression(node: exp.Expr, clause: str) -> None:
             raise UnsupportedSQLError(f"{text(part)[:80]} needs OVER (…).", at=part)
         if name_of(part) in EVENT_TIME:
             raise UnsupportedSQLError(
-                f"{text(part)[:80]} is not supported in a view. Group by the time at which a window begins, such as "
-                f"DATE_TRUNC('HOUR', t) or TIMESTAMP_SECONDS(UNIX_SECONDS(t) DIV 900 * 900).",
+                f"{text(part)[:80]} is not supported in {clause} of a view. For windows of time write "
+                f"GROUP BY window(t, '1 hour').",
                 at=part,
             )
         if name_of(part) in GENERATORS:

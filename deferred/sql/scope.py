@@ -80,7 +80,7 @@ class Scope:
             for step in path:
                 type_ = next((part for name, part in type_.parts if name.casefold() == step.casefold()), Type("none"))
             fields = type_.parts if type_.kind == STRUCT else ()
-            found = [(name, _fields(column(field.id), [*path, name])) for name, _ in fields]
+            found = [(name, field_of(column(field.id), [*path, name])) for name, _ in fields]
         if qualifier and not found:
             tables = {".".join(f.qualifier) for f in self.fields}
             wanted = ".".join(qualifier)
@@ -119,7 +119,7 @@ class Scope:
         meant = column(field.id)
         meant.meta.update(node.parts[-1].meta)  # so that a later error can still show the place in the text, …
         meant.meta[WRITTEN] = text(node)  # … and the name that it has there
-        return _fields(meant, path)
+        return field_of(meant, path)
 
     def unknown(self, node: exp.Column) -> UnknownObjectError:
         names = {f.name for f in self.fields}
@@ -140,10 +140,10 @@ def alias_of(node: exp.Column, aliases: Aliases) -> Scalar | None:
     if any(other != found[0] for other in found):
         raise UnsupportedSQLError(f"{text(node)} is ambiguous: several items of SELECT have this name.", at=node)
     value = found[0] if isinstance(found[0], (exp.Column, exp.Literal)) else exp.Paren(this=found[0].copy())
-    return _fields(value, path)
+    return field_of(value, path)
 
 
-def _fields(value: Scalar, path: Sequence[str]) -> Scalar:
+def field_of(value: Scalar, path: Sequence[str]) -> Scalar:
     """A field of a struct, of a struct in it, and so on."""
     for name in path:
         value = exp.Dot(this=value, expression=exp.to_identifier(name, quoted=True))

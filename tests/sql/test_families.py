@@ -59,6 +59,8 @@ WHOLE = [line for line in _lines() if line.family == WITHOUT_RULE]
 
 NOT_ON_DUCKDB = frozenset(
     {
+        "windows of time",
+        "windows of time that overlap",
         "SUM and AVG of floating point",
         "total of floating point",
         "AVG of decimals",

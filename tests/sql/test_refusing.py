@@ -65,10 +65,21 @@ REFUSED: dict[str, tuple[type[DeferredError], str]] = {
     # windows and generators
     "SELECT a FROM t WHERE RANK() OVER (ORDER BY a) = 1": (InvalidSQLError, "not allowed in WHERE"),
     "SELECT ROW_NUMBER() AS n FROM t": (UnsupportedSQLError, r"ROW_NUMBER\(\) needs OVER \(…\)"),
-    "SELECT COUNT(*) AS n FROM t GROUP BY WINDOW(a, '1 hour'), b": (
+    "SELECT COUNT(*) AS n FROM t GROUP BY SESSION_WINDOW(a, '1 hour'), b": (
         UnsupportedSQLError,
-        "the time at which a window begins",
+        r"not supported in GROUP BY of a view. For windows of time write GROUP BY window\(t, '1 hour'\)",
     ),
+    "SELECT a FROM t WHERE window(a, '1 hour') IS NULL": (UnsupportedSQLError, "not supported in WHERE"),
+    "SELECT COUNT(*) AS n FROM t GROUP BY window(a, '1 month')": (
+        InvalidSQLError,
+        "1 month is not a duration in weeks",
+    ),
+    "SELECT COUNT(*) AS n FROM t GROUP BY window(a, '1 hour', '2 hours')": (InvalidSQLError, "at most the duration"),
+    "SELECT window(a, '1 hour') AS w FROM t GROUP BY window(a, '2 hours')": (
+        InvalidSQLError,
+        "one window of time only",
+    ),
+    "SELECT COUNT(*) AS n FROM t GROUP BY window(a)": (InvalidSQLError, "needs a time and a duration"),
     "SELECT a.* FROM t": (UnknownObjectError, "FROM has no table a"),
     "SELECT a + EXPLODE(ARRAY(1)) AS x FROM t": (UnsupportedSQLError, "A generator inside an expression"),
     "SELECT id FROM RANGE(1, 9, 0)": (InvalidSQLError, "must not be zero"),
