@@ -224,7 +224,7 @@ def _equal_columns(demand: Conjunction) -> dict[str, Scalar]:
 
 def _bounds(logic: Logic, given: z3.BoolRef, name: str) -> Iterator[Scalar]:
     """Comparisons of a column with constants: the least and the greatest integer or date that it can be, and for other
-    types the constants of the view's condition."""
+    types the constants of the view's condition: those that it can equal, as a list, and each as a bound."""
     value = logic.column(name)
     if value.kind is None or value.place is None:
         return
@@ -242,6 +242,10 @@ def _bounds(logic: Logic, given: z3.BoolRef, name: str) -> Iterator[Scalar]:
         return
     found = [(place, constant) for (kind, place), constant in logic.constants.items() if kind == value.kind.name]
     places = sorted(found, key=lambda each: each[0])
+    equal = [exp.EQ(this=column(name), expression=constant.copy()) for _, constant in _outer(places)]
+    possible = [each for each in equal if logic.satisfiable(given, logic.truth(each).true)]
+    if 1 < len(possible) < CONSTANTS:
+        yield exp.In(this=column(name), expressions=[each.expression.copy() for each in possible])
     for _, constant in _outer(places):
         for operator in (exp.EQ, exp.GT, exp.LT, exp.GTE, exp.LTE):
             yield operator(this=column(name), expression=constant.copy())
