@@ -75,7 +75,7 @@ from deferred.spark import bags
 from deferred.spark.engine import Mark
 from deferred.spark.temporaries import Temporaries
 from deferred.sql.altered_query import marked, normal_form
-from deferred.sql.dialect import delta_table
+from deferred.sql.dialect import delta_table, parse_query, text, without_comments
 from deferred.sql.render import Renderer
 from deferred.sql.viewfile import ViewFile, tables_read
 
@@ -416,6 +416,9 @@ def _remove_workings(view: ViewRecord, old: Definition) -> None:
 # ---- the choice
 
 
+_STAY = "The rows of the view stay; what is kept beside them is made again."
+
+
 def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
     """The way that reads least, of those that are surely right."""
     old = definitions.load(context, view)
@@ -434,6 +437,10 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         return FromBaseTables("The view reads a CHAR column, whose values are padded where they are compared.")
     if _cut_of(context, view, old, new) is None:
         return FromBaseTables("A table or a column was not there at the time to which the view's changes are computed.")
+    if view.columns == new.columns and _is_same_query(old, new):
+        return FromOldRows(
+            "The rows of the view stay; what is kept beside them is made again.", new.definition, exp.true()
+        )
     found, kept = over_rows(view, old, new.definition), carried(view, old, new.definition)
     if found is not None and found.over.follows:
         left = found.over.left([name for name, _ in view.columns]) if view.columns == new.columns else None
@@ -441,7 +448,7 @@ def choose(context: Context, view: ViewRecord, new: Prepared) -> Way:
         if left is not None:
             why = "The new rows are those of the view for which one more condition holds."
         if left == exp.true():
-            why = "The rows of the view stay; what is kept beside them is made again."
+            why = _STAY
         return FromOldRows(why, found.definition, left)
     if view.columns == new.columns and (kept is None or kept.tables):
         by_difference = _difference(context, view, old, new.definition)
@@ -516,6 +523,14 @@ def _is_same(old: Definition, columns: Columns, new: Prepared) -> bool:
     tables = tables and old.shared == new.definition.shared
     tables = tables and old.support_tables.keys() == new.definition.support_tables.keys()
     return tables and tuple(columns) == tuple(new.columns) and _same_plan(old, new.definition)
+
+
+def _is_same_query(old: Definition, new: Prepared) -> bool:
+    """Whether two definitions are one text over the same columns of the same tables, maintained in different ways."""
+    written, tables = (text(parse_query(without_comments(sql))) for sql in (old.sql, new.definition.sql)), old.tables
+    if len(set(written)) > 1 or {t.id for t in tables.values()} != {t.id for t in new.sources}:
+        return False
+    return all(old.read_columns(name) == new.definition.read_columns(name) for name in tables)
 
 
 def _same_plan(old: Definition, new: Definition) -> bool:

@@ -51,7 +51,7 @@ def test_a_view_over_a_hierarchy(warehouse: Any, staff: str, monkeypatch: pytest
     wh.create_view("reports", REPORTS, refresh_policy="incremental_strict")
     assert people(wh) == {None: 5, 1: 4, 2: 2, 4: 1}
     told = str(wh.explain("reports"))
-    assert "Recursion · DRed: reads the changed rows, then in each round those of the round before" in told
+    assert "recursion · DRed: reads the changed rows, then in each round those of the round before" in told
     assert "fix[chain](" in told
     assert "the rows of the next round, until there are none" in told
     wh.spark.sql(f"UPDATE delta.`{staff}` SET boss = 3 WHERE id = 4")

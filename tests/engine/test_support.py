@@ -129,7 +129,7 @@ def test_kept_values_are_compared_bit_by_bit(warehouse: Any, tmp_path: Any) -> N
         "MIN(x) AS least, MAX(x) AS most, MEDIAN(n) AS middle, COUNT(*) AS rows FROM readings"
     )
     warehouse.create_view("total", query, refresh_policy="incremental_strict")
-    assert "Kept · kept values" in str(warehouse.explain("total"))
+    assert "kept rows · kept values" in str(warehouse.explain("total"))
     for statement in (
         f"INSERT INTO delta.{quoted(path)} VALUES (-0.0D, 1), (-0.0D, 1), (CAST('NaN' AS DOUBLE), 3)",
         f"DELETE FROM delta.{quoted(path)} WHERE CAST(x AS STRING) = '0.0'",
