@@ -48,6 +48,9 @@ SCANNED = 0.15e-6
 CHANGED = 5e-6
 """Seconds per changed row, for each base table that it is joined with or looked up in."""
 
+KEPT = 35e-6
+"""Seconds per row of a support table that is looked up, computed again and appended."""
+
 REMEMBERED = 5
 """The number of earlier operations that correct the model."""
 
@@ -56,6 +59,9 @@ MOST_FILES = 20_000
 
 LIMITS = (0.2, 5.0)
 """By how much they may correct it: the first statement of a session, or a busy machine, must not decide for long."""
+
+CREATED = 1.5
+"""By how much a creation may correct it upwards: often it is the first that a session does, and waits for that."""
 
 
 @dataclass(frozen=True)
@@ -150,14 +156,15 @@ def recomputing(now: Situation, strategy: str) -> Cost:
 
 
 def changing(now: Situation, strategy: str) -> Cost:
-    """What the delta program costs: what it scans, and the changed rows that it works through.
+    """What the delta program costs: what it scans, the changed rows that it works through, and the kept rows they move.
 
     A scan that is joined with few known keys reads only the files whose ranges have some of them.
     """
     definition, logs = now.definition, now.logs
     changed = [name for name, rows in logs.rows.items() if rows]
     scans = list(_scans(differentiate(definition.plan, changed, definition.column_types)))
-    working = BEGINNING + CHANGED * logs.total * max(1, len(scans))
+    moved = sum(min(logs.total, _kept_rows(now, name, node)) for name, (node, _) in kept_nodes(definition.plan).items())
+    working = BEGINNING + CHANGED * logs.total * max(1, len(scans)) + KEPT * moved
     scanned = [now.tables[name] for name in scans]
     if SCANNED * sum(table.rows for table in scanned) > working / 4:  # else what is scanned does not decide
         scanned = [now.tables[name].part(_touched_part(now, name)) for name in scans]
@@ -218,7 +225,7 @@ def _corrected(
     if known:
         reason = f"by {len(known)} earlier {'operation' if len(known) == 1 else 'operations'}"
     elif filled is not None and filled.model:
-        known, reason = [filled.seconds / filled.model], "by the view's creation"
+        known, reason = [min(CREATED, filled.seconds / filled.model)], "by the view's creation"
     else:
         known, reason = [1.0], "by the sizes alone"
     low, high = LIMITS
